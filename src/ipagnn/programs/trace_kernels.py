@@ -1,0 +1,100 @@
+"""Compiled stepping through a program: the nodes of its true trace, for the models that follow it.
+
+`interpreter.trace` is the readable twin that also tells values; a test holds the two together.
+"""
+
+import numpy as np
+from numba import njit
+
+from ipagnn.programs import vocabulary as v
+
+_HOLDS_MARGIN = 2**40
+
+
+def _condition_table() -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    comparison = np.full(v.VOCABULARY_SIZE, -1, np.int8)
+    modular = np.zeros(v.VOCABULARY_SIZE, np.bool_)
+    for name, token in v.OPERATION_ID.items():
+        head, _, rest = name.partition(" ")
+        if head in ("if", "while") and rest:
+            comparison[token] = (">", "<", ">=", "<=").index(rest.removesuffix(" %"))
+            modular[token] = rest.endswith("%")
+    return comparison, modular
+
+
+COMPARISON, MODULAR = _condition_table()
+"""By operation id: which of > < >= <= a condition uses (-1: no condition), and whether it compares `v % 10`."""
+_ADD, _SUBTRACT, _MULTIPLY, _ASSIGN = v.ADD, v.SUBTRACT, v.MULTIPLY, v.ASSIGN
+_NUMBER, _VARIABLE, _VARIABLES, _MASK = v.NUMBER, v.VARIABLE, v.VARIABLES, v.MASK
+
+
+@njit(cache=True, nogil=True)
+def condition_holds(operation, value, operand, condition_modulus):  # type: ignore[no-untyped-def]
+    """Whether `value` meets the condition of an `if` or `while`. Modulo is Python's: never negative."""
+    if MODULAR[operation]:
+        value = value % condition_modulus
+    comparison = COMPARISON[operation]
+    if comparison == 0:
+        return value > operand
+    if comparison == 1:
+        return value < operand
+    if comparison == 2:
+        return value >= operand
+    return value <= operand
+
+
+@njit(cache=True, nogil=True)
+def trace_nodes(node_tokens, true, false, first, modulus, condition_modulus, limit):  # type: ignore[no-untyped-def]
+    """The nodes a program executes, the exit left out, at most `limit` of them.
+
+    Variables that no condition compares as they are can be kept modulo `modulus`; the others are kept exactly.
+
+    Args:
+        node_tokens: int [node, 4] of one program, its exit last.
+        true, false: Successors, counted from `first`.
+
+    Returns:
+        int32 nodes counted from `first`, and 0; or what was seen so far and 1 for a masked line, 2 for a value too large.
+    """
+    exit_node = len(node_tokens) - 1
+    exact = np.zeros(_VARIABLES, np.bool_)
+    for n in range(exit_node):
+        operation = node_tokens[n, 1]
+        if COMPARISON[operation] >= 0 and not MODULAR[operation]:
+            exact[node_tokens[n, 2] - _VARIABLE] = True
+    values = np.zeros(_VARIABLES, np.int64)
+    nodes = np.empty(64, np.int32)
+    count = 0
+    n = 0
+    while n != exit_node and count < limit:
+        if count == len(nodes):
+            grown = np.empty(2 * count, np.int32)
+            grown[:count] = nodes
+            nodes = grown
+        nodes[count] = first + n
+        count += 1
+        operation = node_tokens[n, 1]
+        if operation == _MASK:
+            return nodes[:count], 1
+        variable = node_tokens[n, 2] - _VARIABLE
+        operand = np.int64(node_tokens[n, 3] - _NUMBER)
+        if COMPARISON[operation] >= 0:
+            taken = condition_holds(operation, values[variable], operand, condition_modulus)
+            n = (true[n] if taken else false[n]) - first
+            continue
+        value = values[variable]
+        if operation == _ADD:
+            value += operand
+        elif operation == _SUBTRACT:
+            value -= operand
+        elif operation == _MULTIPLY:
+            value *= operand
+        else:
+            value = operand
+        if not exact[variable]:
+            value %= modulus
+        elif abs(value) > _HOLDS_MARGIN:
+            return nodes[:count], 2
+        values[variable] = value
+        n = true[n] - first
+    return nodes[:count], 0

@@ -1,1 +1,49 @@
-"""See docs."""
+"""The language: programs, their text, control flow graphs, exact execution, and the sampler that draws them.
+
+Knows no tensors, and imports nothing from the rest of the package.
+"""
+
+from ipagnn.programs.cfg import ControlFlowGraph, control_flow_graph, steps
+from ipagnn.programs.grammar import PAPER, Grammar, Lengths
+from ipagnn.programs.interpreter import (
+    EndlessLoopError,
+    Execution,
+    ExecutionError,
+    MaskedProgramError,
+    Step,
+    StepLimitError,
+    execute,
+    trace,
+    trace_length,
+    value,
+)
+from ipagnn.programs.program import Line, Program, ProgramTable, Task
+from ipagnn.programs.sampler import Sampler
+from ipagnn.programs.text import ProgramError, format_program, parse
+
+__all__ = [
+    "PAPER",
+    "ControlFlowGraph",
+    "EndlessLoopError",
+    "Execution",
+    "ExecutionError",
+    "Grammar",
+    "Lengths",
+    "Line",
+    "MaskedProgramError",
+    "Program",
+    "ProgramError",
+    "ProgramTable",
+    "Sampler",
+    "Step",
+    "StepLimitError",
+    "Task",
+    "control_flow_graph",
+    "execute",
+    "format_program",
+    "parse",
+    "steps",
+    "trace",
+    "trace_length",
+    "value",
+]

@@ -1,0 +1,53 @@
+# Everything runs in .venv, which the first call makes. `make help` lists the targets.
+
+# The first Python that is new enough; override with `make PYTHON=/path/to/python test`.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+DEMO := out/demo
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all lint bench clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/ready  ## sample programs, look at one as the models see it, write a small data set (seconds)
+	$(BIN)/ipagnn sample --length 10 --count 3 --seed 0
+	$(BIN)/ipagnn sample --length 10 --seed 0 | $(BIN)/ipagnn inspect -
+	$(BIN)/ipagnn generate $(DEMO)/train --task full --split train --length 10 --count 100000 --seed 0
+
+test: .venv/ready  ## run the tests, without the slow ones
+	$(BIN)/python -m pytest
+
+test-all: .venv/ready-all  ## run all tests; installs the other implementations they compare with
+	$(BIN)/python -m pytest -m ""
+
+lint: .venv/ready  ## check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/ready  ## measure speed; asserts nothing
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## remove the environment, caches and what the demo wrote
+	rm -rf .venv out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found; install one, or name it: make PYTHON=/path/to/python." >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/ready: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) hatchling
+	$(PIP) --no-build-isolation --editable '.[test]'
+	@touch $@
+
+.venv/ready-all: .venv/ready
+	$(PIP) --no-build-isolation --editable '.[test-all]'
+	@touch $@

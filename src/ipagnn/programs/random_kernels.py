@@ -11,7 +11,7 @@ _17, _47, _49, _15, _21, _28, _36 = _U(17), _U(47), _U(49), _U(15), _U(21), _U(2
 
 
 @njit(cache=True, nogil=True)
-def _mix(z):  # type: ignore[no-untyped-def]
+def mix(z):  # type: ignore[no-untyped-def]
     """The finaliser of splitmix64: a bijection in which every bit of the input touches every bit of the output."""
     z = (z ^ (z >> _30)) * _MIX_1
     z = (z ^ (z >> _27)) * _MIX_2
@@ -24,8 +24,8 @@ def seed_stream(random, seed, index):  # type: ignore[no-untyped-def]
 
     For one seed the first word is a bijection of the index, so no two programs start alike.
     """
-    random[0] = _mix(_mix(seed + _GOLDEN) + index * _GOLDEN)
-    random[1] = _mix(_mix(seed ^ _GOLDEN) ^ _mix(index + _MIX_1))
+    random[0] = mix(mix(seed + _GOLDEN) + index * _GOLDEN)
+    random[1] = mix(mix(seed ^ _GOLDEN) ^ mix(index + _MIX_1))
 
 
 @njit(cache=True, nogil=True)

@@ -12,6 +12,7 @@ from numba import njit
 from ipagnn.programs.execute_kernels import EXECUTE_SCRATCH, execute, new_memo
 from ipagnn.programs.grammar import PAPER, Grammar, Lengths
 from ipagnn.programs.graph_kernels import GRAPH_SCRATCH, control_flow
+from ipagnn.programs.hash_kernels import is_withheld, program_hash
 from ipagnn.programs.program import Program, ProgramTable, Task
 from ipagnn.programs.random_kernels import seed_stream
 from ipagnn.programs.sampler_kernels import (
@@ -43,12 +44,16 @@ class Sampler:
         lengths: The distribution of their lengths.
         grammar: The language.
         seed: Which stream; any integer from 0 to 2**64 - 1.
+        withheld: False draws only programs that may be trained on, True only those withheld from training (see
+            `hash_kernels`), None all programs. Lengths keep their distribution: a program on the wrong side is drawn
+            again with the same length.
     """
 
     task: Task = "full"
     lengths: Lengths = TRAINING
     grammar: Grammar = PAPER
     seed: int = 0
+    withheld: bool | None = None
 
     def __post_init__(self) -> None:
         if self.task not in ("full", "partial"):
@@ -128,6 +133,7 @@ class Sampler:
             *self._distribution,
             self._rules,
             self.task == "partial",
+            -1 if self.withheld is None else int(self.withheld),
             table.line_offsets[first : last + 1],
             table.line_tokens,
             table.target[first:last],
@@ -140,6 +146,8 @@ class Sampler:
         if failed >= 0:
             length = table.line_offsets[first + failed + 1] - table.line_offsets[first + failed]
             what = "" if self.task == "full" else " with a line to mask"
+            if self.withheld is not None:
+                what += " withheld from training" if self.withheld else " that may be trained on"
             raise ValueError(
                 f"{MAX_ATTEMPTS:,} attempts made no program of {length} lines{what}: this grammar hardly reaches it; "
                 "choose another length, or raise the weights that lead there."
@@ -148,7 +156,21 @@ class Sampler:
 
 @njit(cache=True, nogil=True)
 def _fill_chunk(  # type: ignore[no-untyped-def]
-    seed, start, lengths, totals, rules, partial, offsets, tokens, target, scratch, graph, graph_scratch, memo, stack
+    seed,
+    start,
+    lengths,
+    totals,
+    rules,
+    partial,
+    withheld,
+    offsets,
+    tokens,
+    target,
+    scratch,
+    graph,
+    graph_scratch,
+    memo,
+    stack,
 ):
     """Draw, run and mask the programs of one chunk; returns which one could not be drawn, or -1."""
     node_lines, true, false = graph[0], graph[1], graph[2]
@@ -156,7 +178,12 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
         program = tokens[offsets[i] : offsets[i + 1]]
         seed_stream(scratch.random, seed, start + np.uint64(i))
         draw_length(scratch.random, lengths, totals)
-        masked = draw_program(rules, scratch, partial, program)
+        masked = np.int64(-1)
+        for _ in range(MAX_ATTEMPTS):
+            masked = draw_program(rules, scratch, partial, program)
+            if masked < 0 or withheld < 0 or is_withheld(program_hash(program, masked)) == (withheld == 1):
+                break
+            masked = np.int64(-1)
         if masked < 0:
             return i
         control_flow(program, node_lines, true, false, graph_scratch)

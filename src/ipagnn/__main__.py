@@ -1,6 +1,8 @@
 """`python -m ipagnn` is the command `ipagnn`."""
 
+import sys
+
 from ipagnn.apps.cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,1 +1,1 @@
-"""See docs."""
+"""What people touch: the command line."""

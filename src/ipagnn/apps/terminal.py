@@ -1,0 +1,103 @@
+"""What all commands share: where output goes, progress bars, and how failures are told."""
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+"""What shells report for a program that died of writing to a closed pipe."""
+
+_WIDE = 10_000  # columns where nobody looks: lines are then never broken
+
+
+def output() -> Console:
+    """The console for answers: as wide as the terminal, or never breaking a line where there is none."""
+    console = Console(highlight=False, emoji=False)
+    return console if console.is_terminal else Console(highlight=False, emoji=False, width=_WIDE)
+
+
+class _Rate(ProgressColumn):
+    """Things done a second."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f} {self.unit}/s" if speed else f"– {self.unit}/s")
+
+
+@contextmanager
+def progress(title: str, unit: str, total: int | None = None) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar with rate and time left while the block runs; nothing at all where the output is not a terminal.
+
+    Args:
+        title: What is being done.
+        unit: What is counted, in the plural.
+        total: How many there will be, if that is known beforehand.
+
+    Yields:
+        The function to call with how many are done, and how many there are.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(unit), TimeRemainingColumn())
+    quiet = not (sys.stdout.isatty() and sys.stderr.isatty())
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+        task = bar.add_task(title, total=total)
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield advance
+
+
+def guarded(command: Callable[[], object]) -> int:
+    """Run `command` and turn what it raises into an exit code and one sentence on standard error.
+
+    Bad input is a `ValueError` whose text is the sentence, a missing extra an `ImportError`, what the system refuses an
+    `OSError`. Anything else is a mistake of ours and keeps its traceback, as do all of them under `python -X dev`.
+
+    Returns:
+        0; 2 for bad input; 130 after Ctrl-C; 141, silently, when the reader of our output has gone.
+    """
+    try:
+        command()
+        sys.stdout.flush()
+    except typer.Exit as error:
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("Interrupted.", EXIT_INTERRUPTED)
+    except typer.TyperException as error:
+        return _fail(error.format_message())
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            # The interpreter flushes standard output once more when it ends, which must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_BROKEN_PIPE
+        return _fail(_system_sentence(error), cause=error)
+    except (ValueError, ImportError) as error:
+        return _fail(str(error), cause=error)
+    return 0
+
+
+def _fail(sentence: str, code: int = EXIT_BAD_INPUT, cause: Exception | None = None) -> int:
+    if cause is not None and sys.flags.dev_mode:
+        raise cause
+    line = " ".join(sentence.split())
+    typer.secho(f"Error: {line}{'' if line.endswith(('.', '?', '!')) else '.'}", fg="red", err=True)
+    return code
+
+
+def _system_sentence(error: OSError) -> str:
+    if error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror

@@ -14,7 +14,6 @@ from ipagnn.programs import vocabulary as v
 _V0, _NUMBER, _WHILE = v.VARIABLE, v.NUMBER, v.WHILE_GREATER
 _ASSIGN, _ADD, _SUBTRACT, _MULTIPLY = v.ASSIGN, v.ADD, v.SUBTRACT, v.MULTIPLY
 _GREATER, _LESS, _GREATER_EQUAL = v.IF_GREATER, v.IF_LESS, v.IF_GREATER_EQUAL
-_GENERATION = 1 << 32
 EXECUTE_SCRATCH = 3
 """Rows of int64 scratch, each `VARIABLES` long, that `execute` needs."""
 
@@ -44,7 +43,7 @@ def execute(tokens, node_lines, true, false, modulus, condition_modulus, memo, g
         scratch: int64 [EXECUTE_SCRATCH, VARIABLES].
     """
     counters, headers, entries = scratch[0], scratch[1], scratch[2]  # the latter two: a stack of the loops entered
-    stamp = generation * _GENERATION
+    stamp = generation << 32
     lift = modulus * (1 + 1000 // modulus)  # a multiple of the modulus that keeps subtraction positive
     value = np.int64(0)
     entered = 0
@@ -85,8 +84,8 @@ def execute(tokens, node_lines, true, false, modulus, condition_modulus, memo, g
                 following = false[node]
         else:  # a counter is set: its loop comes next
             known = memo[following // 3, value]
-            if known >= stamp:
-                value = known - stamp
+            if known >> 32 == generation:
+                value = known & 0xFFFFFFFF
                 following = false[following]
             else:
                 counters[variable] = operand

@@ -33,7 +33,7 @@ class Grammar:
     Attributes:
         modulus: The target is v0 modulo this; also the number of classes a model tells apart.
         condition_modulus: Conditions look at v0 modulo this. It must divide `modulus`, so that v0 modulo `modulus` is
-            all that execution needs. Neither tokens nor text carry it: text is always written `v0 % 10`.
+            all that execution needs. Tokens do not carry it; text spells it out (`v0 % 10`).
         initial_values: Least and largest first value of v0, drawn uniformly.
         operands: Least and largest constant of an arithmetic line, drawn uniformly.
         condition_operands: Least and largest constant of a condition, drawn uniformly.

@@ -1,1 +1,26 @@
-"""See docs."""
+"""The paper's models: `build_model` makes one, `load_model` reads one, and `model(batch)` runs it."""
+
+from ipagnn.models.base import MODELS, ModelConfig, Output, ProgramModel, build_model, register
+from ipagnn.models.ggnn import GGNN
+from ipagnn.models.hard_ip_rnn import HardIPRNN
+from ipagnn.models.ipa_gnn import IPAGNN
+from ipagnn.models.line_rnn import LineRNN
+from ipagnn.models.no_control import NoControl
+from ipagnn.models.no_execute import NoExecute
+from ipagnn.models.trace_rnn import TraceRNN
+
+__all__ = [
+    "GGNN",
+    "IPAGNN",
+    "MODELS",
+    "HardIPRNN",
+    "LineRNN",
+    "ModelConfig",
+    "NoControl",
+    "NoExecute",
+    "Output",
+    "ProgramModel",
+    "TraceRNN",
+    "build_model",
+    "register",
+]

@@ -1,0 +1,76 @@
+"""Control, in the paper's table: by an instruction pointer, or by none."""
+
+import torch
+from torch import Tensor
+
+from ipagnn.data.contract import Batch
+from ipagnn.models.cell import STATE_PARTS, Dense
+from ipagnn.models.message_passing import Control, Edges, is_exit
+from ipagnn.models.pointer import branch_decisions, divide
+
+
+class InstructionPointer(Control):
+    """Control of the IPA-GNN: a message weighs what pointer and branch decision say, p·b.
+
+    Args:
+        hidden: Width of a state part.
+        generator: Draws the branch layer.
+        hard: Decide by arg max, as the Hard IP-RNN does.
+        normalise: Divide by the mass that arrived.
+        exit_keeps: The exit keeps its state, and what arrives is added to it (IPA-GNN). If not, its edge to itself is
+            like any other (NoExecute, where the GRU does the keeping).
+    """
+
+    has_pointer = True
+
+    def __init__(
+        self, hidden: int, generator: torch.Generator, *, normalise: bool, exit_keeps: bool, hard: bool = False
+    ) -> None:
+        super().__init__()
+        self.normalise, self.exit_keeps, self.hard = normalise, exit_keeps, hard
+        self.branch = Dense(STATE_PARTS * hidden, 2, generator)
+
+    def edges(self, batch: Batch) -> Edges:
+        """N_in."""
+        return Edges.forwards(batch)
+
+    def gather(self, messages: Tensor, a: Tensor, p: Tensor, batch: Batch, edges: Edges) -> tuple[Tensor, ...]:
+        """The sum of p·b·a over N_in."""
+        b = branch_decisions(self.branch(a), batch.true != batch.false, hard=self.hard)  # equation 4
+        weight = p[edges.source] * b[edges.source, edges.kind]  # p_{t-1,n'} · b_{t,n',n}
+        arrived = torch.zeros_like(p).index_add(0, edges.target, weight)  # equation 6
+        if self.exit_keeps:
+            # An exit holds the plain sum of what arrived until the end, when `final` divides it once.
+            weight = torch.where(edges.source == edges.target, 1.0, weight)
+        total = torch.zeros_like(a).index_add(0, edges.target, weight[:, None] * messages)  # equation 5
+        proposal = divide(total, arrived) if self.normalise else total
+        if self.exit_keeps:
+            proposal = torch.where(is_exit(batch)[:, None], total, proposal)
+        return proposal, arrived, b
+
+    def final(self, h: Tensor, p: Tensor, batch: Batch) -> Tensor:
+        """The state at each exit, divided by the mass there if it is a sum so far. [program, state]"""
+        if self.exit_keeps and self.normalise:
+            return divide(h[batch.exits], p[batch.exits])
+        return h[batch.exits]
+
+
+class AllNeighbours(Control):
+    """Control of the GGNN: everything flows along every edge both ways, with weight 1, over sqrt(2 + in-degree)."""
+
+    has_pointer = False
+
+    def edges(self, batch: Batch) -> Edges:
+        """N_all."""
+        return Edges.both_ways(batch)
+
+    def gather(self, messages: Tensor, a: Tensor, p: Tensor, batch: Batch, edges: Edges) -> tuple[Tensor, ...]:
+        """The sum over N_all."""
+        total = torch.zeros_like(a).index_add(0, edges.target, messages)
+        in_degree = torch.zeros_like(p).index_add(0, edges.target, (edges.kind < 2).to(p.dtype))
+        nothing_decided = torch.full_like(a[:, :2], torch.nan)
+        return total / (2 + in_degree).sqrt()[:, None], p, nothing_decided
+
+    def final(self, h: Tensor, p: Tensor, batch: Batch) -> Tensor:
+        """The state at each exit. [program, state]"""
+        return h[batch.exits]

@@ -1,0 +1,30 @@
+"""The gated graph neural network."""
+
+from typing import ClassVar
+
+import torch
+
+from ipagnn.models.base import ModelConfig, register
+from ipagnn.models.control import AllNeighbours
+from ipagnn.models.execution import GatedUpdate
+from ipagnn.models.message_passing import EDGE_TYPES, MessagePassing
+
+
+@register
+class GGNN(MessagePassing):
+    """The GGNN baseline: the IPA-GNN with both its control and its execution replaced (section 4.4).
+
+        h_{0,n}  = Embed(x_n)
+        h~_{t,n} = sum over n' in N_all(n) of Dense_kind(h_{t-1,n'}), over sqrt(2 + in-degree)
+        h_{t,n}  = GRU(h_{t-1,n}, h~_{t,n})
+
+    Shapes:
+        batch -> logits [program, class]
+    """
+
+    name: ClassVar[str] = "ggnn"
+
+    def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
+        super().__init__(config, generator)
+        self.control = AllNeighbours()
+        self.execution = GatedUpdate(config.hidden, EDGE_TYPES, generator)

@@ -1,0 +1,21 @@
+"""The Hard IP-RNN."""
+
+from typing import ClassVar
+
+from ipagnn.models.base import register
+from ipagnn.models.ipa_gnn import IPAGNN
+
+
+@register
+class HardIPRNN(IPAGNN):
+    """The IPA-GNN with discrete branch decisions, b = Hardmax(Dense(a)) (sections 4.1 and 4.3).
+
+    Its parameters are those of an IPA-GNN by name and shape, so either loads the other's weights. It trains with the
+    straight-through estimator: decisions are one-hot forwards, and backwards pass the gradient of the softmax.
+
+    Shapes:
+        batch -> logits [program, class]
+    """
+
+    name: ClassVar[str] = "hard-ip-rnn"
+    hard: ClassVar[bool] = True

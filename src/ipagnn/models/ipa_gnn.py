@@ -1,0 +1,55 @@
+"""The Instruction Pointer Attention Graph Neural Network."""
+
+from typing import ClassVar
+
+import torch
+
+from ipagnn.data.contract import Batch, RowKind
+from ipagnn.models.base import ModelConfig, Output, Trace, register, rows_of
+from ipagnn.models.control import InstructionPointer
+from ipagnn.models.execution import RunStatement
+from ipagnn.models.message_passing import MessagePassing
+from ipagnn.models.packed import run_packed
+from ipagnn.models.unpack import unpack
+
+
+@register
+class IPAGNN(MessagePassing):
+    """The model of the paper (section 4.2): a soft instruction pointer walks the control flow graph.
+
+        a_{t,n}  = RNN(h_{t-1,n}, Embed(x_n))                                          (3)
+        b_{t,n,:} = Softmax(Dense(a_{t,n})) where n branches, else 1                   (4)
+        h_{t,n}  = sum over n' in N_in(n) of p_{t-1,n'} · b_{t,n',n} · a_{t,n'}        (5)
+        p_{t,n}  = sum over n' in N_in(n) of p_{t-1,n'} · b_{t,n',n}                   (6)
+
+    with p_0 on node 0 and h_0 = 0. By default (5) is divided by (6) plus 1e-7, as in the release. The exit is not
+    executed: it absorbs. `dense` runs these lines over all nodes (`MessagePassing.run_dense`), `packed` over those that
+    can matter (`run_packed`).
+
+    Shapes:
+        batch -> logits [program, class]
+    """
+
+    name: ClassVar[str] = "ipa-gnn"
+    rows: ClassVar[RowKind | None] = "graph"
+    has_pointer: ClassVar[bool] = True
+    hard: ClassVar[bool] = False
+    control: InstructionPointer
+
+    def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
+        super().__init__(config, generator)
+        self.control = InstructionPointer(
+            config.hidden, generator, hard=self.hard, normalise=config.normalise, exit_keeps=True
+        )
+        self.execution = RunStatement()
+
+    def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
+        """See `ProgramModel.forward`."""
+        if self.config.execution == "dense":
+            return self.run_dense(batch, trace)
+        rows = rows_of(batch, "graph")
+        packed = run_packed(
+            self.cell, self.control.branch, rows, len(batch), hard=self.hard, normalise=self.config.normalise
+        )
+        told = unpack(packed, rows, batch, normalise=self.config.normalise, trace=trace)
+        return Output(self.output(packed.final), **told)

@@ -1,0 +1,42 @@
+"""The recurrent models that read one sequence of statements per program, without deciding anything."""
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from ipagnn.data.contract import Batch
+from ipagnn.models.base import Output, ProgramModel, Trace, rows_of
+from ipagnn.models.packed import run_packed
+from ipagnn.models.unpack import unpack
+
+
+class SequenceModel(ProgramModel):
+    """h_t = RNN(h_{t-1}, Embed(x_{n_{t-1}})) over a given sequence n_0, n_1, ... (equation 1).
+
+    All mass is always in one place, so arriving states are copied, never divided.
+    """
+
+    @abstractmethod
+    def sequences(self, batch: Batch) -> list[Tensor]:
+        """The statements of each program in the order they are read. [statement, 4] each"""
+
+    def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
+        """See `ProgramModel.forward`."""
+        if self.config.execution == "dense":
+            return self._run_dense(batch)
+        assert self.rows is not None
+        rows = rows_of(batch, self.rows)
+        packed = run_packed(self.cell, None, rows, len(batch), normalise=False)
+        told = unpack(packed, rows, batch, normalise=False, trace=trace) if rows.kind == "trace" else {}
+        return Output(self.output(packed.final), **told)
+
+    def _run_dense(self, batch: Batch) -> Output:
+        """One program at a time, one statement at a time."""
+        finals = []
+        for statements in self.sequences(batch):
+            h = self.cell.zero_state(1)
+            for statement in statements:
+                h = self.cell(h, statement[None])
+            finals.append(h)
+        return Output(self.output(torch.cat([self.cell.zero_state(0), *finals])))

@@ -135,5 +135,5 @@ def test_colour_on_a_terminal_only(run_process: Any) -> None:
 
 def test_progress_is_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("Writing", "programs", 10) as advance:
-        advance(5, 10)
+        advance(5)
     assert capsys.readouterr() == ("", "")

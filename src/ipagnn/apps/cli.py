@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ipagnn import __version__
-from ipagnn.apps import program_commands
+from ipagnn.apps import data_commands, program_commands
 from ipagnn.apps.terminal import guarded
 
 app = typer.Typer(
@@ -21,9 +21,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-PROGRAMS = "Programs"
+PROGRAMS, DATA = "Programs", "Data"
 app.command(rich_help_panel=PROGRAMS)(program_commands.sample)
 app.command(rich_help_panel=PROGRAMS)(program_commands.inspect)
+app.command(rich_help_panel=DATA)(data_commands.generate)
 
 
 @app.callback(invoke_without_command=True)

@@ -38,26 +38,22 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def progress(title: str, unit: str, total: int | None = None) -> Iterator[Callable[[int, int], None]]:
+def progress(title: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a bar with rate and time left while the block runs; nothing at all where the output is not a terminal.
 
     Args:
         title: What is being done.
         unit: What is counted, in the plural.
-        total: How many there will be, if that is known beforehand.
+        total: How many there will be.
 
     Yields:
-        The function to call with how many are done, and how many there are.
+        The function to call with how many are done.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(unit), TimeRemainingColumn())
     quiet = not (sys.stdout.isatty() and sys.stderr.isatty())
     with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
         task = bar.add_task(title, total=total)
-
-        def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield advance
+        yield lambda done: bar.update(task, completed=done)
 
 
 def guarded(command: Callable[[], object]) -> int:

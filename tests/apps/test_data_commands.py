@@ -1,0 +1,129 @@
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ipagnn.data.shards import read_shards
+from ipagnn.programs import Lengths, format_program
+
+TRAIN = ("--split", "train", "--count", 300, "--seed", 3)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_generate_writes_what_was_asked_for(run: Any, tmp_path: Path) -> None:
+    code, out, err = run("generate", tmp_path / "d", "--task", "partial", *TRAIN, "--length", 6)
+    data = read_shards(tmp_path / "d")
+    recipe = data.manifest.recipe
+    assert (code, err) == (0, "")
+    assert out.count("\n") == 1
+    assert "300 partial programs" in out
+    assert (recipe.split, recipe.task, recipe.count, recipe.seed) == ("train", "partial", 300, 3)
+    assert recipe.lengths == Lengths.training(6)
+    assert len(data.table()) == 300
+    data.verify()
+
+
+def test_generate_test_split_spreads_over_lengths(run: Any, tmp_path: Path) -> None:
+    assert run("generate", tmp_path / "d", "--split", "test", "--count", 9, "--lengths", "20,30,40").code == 0
+    assert read_shards(tmp_path / "d").table().lengths.tolist() == [20] * 3 + [30] * 3 + [40] * 3
+
+
+def test_generate_validation_has_exactly_length(run: Any, tmp_path: Path) -> None:
+    assert run("generate", tmp_path / "d", "--split", "validation", "--count", 50, "--length", 8).code == 0
+    assert set(read_shards(tmp_path / "d").table().lengths.tolist()) == {8}
+
+
+def test_generate_with_source_adds_the_text(run: Any, tmp_path: Path) -> None:
+    assert run("generate", tmp_path / "d", *TRAIN, "--with-source").code == 0
+    table = read_shards(tmp_path / "d").table()
+    (shard,) = (tmp_path / "d").glob("*.parquet")
+    assert pq.read_table(shard).column("source").to_pylist() == [format_program(program) for program in table]
+
+
+def test_generate_goes_on_and_ends_with_the_same_bytes(run: Any, tmp_path: Path) -> None:
+    run("generate", tmp_path / "whole", *TRAIN)
+    shutil.copytree(tmp_path / "whole", tmp_path / "broken")
+    (shard,) = (tmp_path / "broken").glob("*.parquet")
+    shard.unlink()
+    assert run("generate", tmp_path / "broken", *TRAIN, "--threads", 1).code == 0
+    assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--split", "train"], "how many"),
+        (["--split", "nonsense", "--count", 5], "'train', 'validation', 'test'"),
+        (["--split", "train", "--count", 0], "at least 1"),
+        (["--split", "train", "--count", 5, "--length", 1], "from 2 to 1000"),
+        (["--split", "test", "--lengths", "20;30"], "whole numbers with commas between"),
+        (["--split", "test", "--lengths", "20,20"], "named twice"),
+        (["--split", "test", "--lengths", "20", "--length", 20], "choose one"),
+        (["--split", "test", "--threads", 0], "--threads"),
+    ],
+)
+def test_generate_refuses_before_it_writes(
+    run: Any, tmp_path: Path, is_sentence: Callable[[str], bool], arguments: list[object], told: str
+) -> None:
+    code, out, err = run("generate", tmp_path / "d", *arguments)
+    assert (code, out) == (2, "")
+    assert is_sentence(err)
+    assert told in err
+    assert not (tmp_path / "d").exists()
+
+
+def test_generate_names_a_damaged_shard_and_another_data_set(
+    run: Any, tmp_path: Path, is_sentence: Callable[[str], bool]
+) -> None:
+    run("generate", tmp_path / "d", *TRAIN)
+    code, _, err = run("generate", tmp_path / "d", "--split", "train", "--count", 200, "--seed", 3)
+    assert code == 2
+    assert is_sentence(err)
+    assert "count is 300, not 200" in err
+    (shard,) = (tmp_path / "d").glob("*.parquet")
+    shard.write_bytes(shard.read_bytes()[:-9] + b"something")
+    code, _, err = run("generate", tmp_path / "d", *TRAIN)
+    assert code == 2
+    assert is_sentence(err)
+    assert shard.name in err
+
+
+def test_generate_where_nothing_can_be_written(run: Any, tmp_path: Path, is_sentence: Callable[[str], bool]) -> None:
+    (tmp_path / "file").touch()
+    code, _, err = run("generate", tmp_path / "file" / "d", *TRAIN)
+    assert code == 2
+    assert is_sentence(err)
+    assert str(tmp_path / "file") in err
+
+
+def test_generate_shows_rate_and_time_left_on_a_terminal(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "ipagnn", "generate", str(tmp_path / "d"), *map(str, TRAIN)]
+    environment = {name: x for name, x in os.environ.items() if name != "NO_COLOR"} | {
+        "TERM": "xterm",
+        "COLUMNS": "120",
+    }
+    subprocess.run(command, stdout=theirs, stderr=theirs, check=True, env=environment)
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert "programs/s" in shown
+    assert "300/300" in shown
+    assert "0:00:00" in shown
+
+
+def test_manifest_tells_how_the_data_was_made(run: Any, tmp_path: Path) -> None:
+    run("generate", tmp_path / "d", *TRAIN)
+    manifest = json.loads((tmp_path / "d" / "manifest.json").read_text())
+    assert {"format_version", "grammar", "seed", "count", "shards"} <= set(manifest)

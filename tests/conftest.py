@@ -49,7 +49,11 @@ def _sources(draw: st.DrawFn) -> str:
             else:
                 lines.append(indent + kind)
 
-    block(0, False)
+    if draw(st.booleans()):  # three rounds from the same start, so that inner loops meet states they know
+        lines += ["v9 = 3", "while v9 > 0:", "  v9 -= 1", *(f"  v{k} = {draw(numbers)}" for k in range(1, 4))]
+        block(1, True)
+    else:
+        block(0, False)
     return "\n".join(lines)
 
 

@@ -1,1 +1,56 @@
-"""See docs."""
+"""From programs to what models read: batches, splits, shards, streams; and the ceiling of the partial task."""
+
+from ipagnn.data.batch import PAPER_BUDGET, StepBudget, collate
+from ipagnn.data.ceiling import Ceiling, ceiling, hole_distribution
+from ipagnn.data.contract import BATCH_FIELDS, ROW_FIELDS, Batch, Field, RowKind, Rows, check_batch
+from ipagnn.data.generate import generate
+from ipagnn.data.shards import DataSet, DataSetError, Manifest, Shard, read_shards
+from ipagnn.data.splits import (
+    TEST_LENGTHS,
+    TEST_SEED,
+    TRAIN_SEED,
+    TRAINING_LENGTH,
+    VALIDATION_SEED,
+    Recipe,
+    Split,
+    recipe,
+    test_set,
+    training_sampler,
+    validation_set,
+)
+from ipagnn.data.stream import Source, Stream
+
+__all__ = [
+    "BATCH_FIELDS",
+    "PAPER_BUDGET",
+    "ROW_FIELDS",
+    "TEST_LENGTHS",
+    "TEST_SEED",
+    "TRAINING_LENGTH",
+    "TRAIN_SEED",
+    "VALIDATION_SEED",
+    "Batch",
+    "Ceiling",
+    "DataSet",
+    "DataSetError",
+    "Field",
+    "Manifest",
+    "Recipe",
+    "RowKind",
+    "Rows",
+    "Shard",
+    "Source",
+    "Split",
+    "StepBudget",
+    "Stream",
+    "ceiling",
+    "check_batch",
+    "collate",
+    "generate",
+    "hole_distribution",
+    "read_shards",
+    "recipe",
+    "test_set",
+    "training_sampler",
+    "validation_set",
+]

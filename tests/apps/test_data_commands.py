@@ -2,6 +2,7 @@ import json
 import os
 import pty
 import shutil
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from ipagnn.data.ceiling import hole_distribution
 from ipagnn.data.shards import read_shards
+from ipagnn.data.splits import recipe
 from ipagnn.programs import Lengths, format_program
 
 TRAIN = ("--split", "train", "--count", 300, "--seed", 3)
@@ -127,3 +130,48 @@ def test_manifest_tells_how_the_data_was_made(run: Any, tmp_path: Path) -> None:
     run("generate", tmp_path / "d", *TRAIN)
     manifest = json.loads((tmp_path / "d" / "manifest.json").read_text())
     assert {"format_version", "grammar", "seed", "count", "shards"} <= set(manifest)
+
+
+def test_ceiling_json_is_the_mean_over_programs(run: Any) -> None:
+    code, out, err = run("ceiling", "--lengths", "20,40", "--count", 30, "--seed", 4, "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    table = recipe("test", "partial", 60, 4, Lengths.uniform((20, 40))).table(0, 60)
+    best = [max(hole_distribution(program).values()) for program in table]
+    for found, expected in (
+        (answer["overall"], best),
+        (answer["by_length"]["20"], best[:30]),
+        (answer["by_length"]["40"], best[30:]),
+    ):
+        assert found["count"] == len(expected)
+        assert found["accuracy"] == pytest.approx(statistics.mean(expected))
+        assert found["stderr"] == pytest.approx(statistics.stdev(expected) / len(expected) ** 0.5)
+    assert list(answer["by_length"]) == ["20", "40"]
+
+
+def test_ceiling_table_agrees_with_its_json(run: Any) -> None:
+    arguments = ("ceiling", "--train-lengths", "--count", 300)
+    overall = json.loads(run(*arguments, "--json").out)["overall"]
+    code, out, _ = run(*arguments)
+    assert code == 0
+    (row,) = [line for line in out.splitlines() if "all" in line]
+    assert f"{overall['accuracy']:.1%}" in row
+    assert "300" in row
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--lengths", "20", "--train-lengths"], "choose one"),
+        (["--lengths", "twenty"], "whole numbers"),
+        (["--lengths", "1"], "from 2 to 1000"),
+        (["--count", 0], "--count"),
+    ],
+)
+def test_ceiling_refuses_bad_input(
+    run: Any, is_sentence: Callable[[str], bool], arguments: list[object], told: str
+) -> None:
+    code, out, err = run("ceiling", *arguments)
+    assert (code, out) == (2, "")
+    assert is_sentence(err)
+    assert told in err

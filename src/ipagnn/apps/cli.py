@@ -25,6 +25,7 @@ PROGRAMS, DATA = "Programs", "Data"
 app.command(rich_help_panel=PROGRAMS)(program_commands.sample)
 app.command(rich_help_panel=PROGRAMS)(program_commands.inspect)
 app.command(rich_help_panel=DATA)(data_commands.generate)
+app.command(rich_help_panel=DATA)(data_commands.ceiling)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,11 +1,20 @@
 """The commands about data: `generate` and `ceiling`."""
 
+import json
+import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.table import Table
 
 from ipagnn.apps.terminal import output, progress
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_BLOCK = 256  # programs between two moves of the progress bar
 
 
 def generate(
@@ -83,6 +92,76 @@ def generate(
         soft_wrap=True,
         markup=False,
     )
+
+
+def ceiling(
+    lengths: Annotated[
+        str | None, typer.Option(help="Lengths of the programs. [default: those of the test set, 20,30,…,100]")
+    ] = None,
+    train_lengths: Annotated[
+        bool, typer.Option("--train-lengths", help="Programs as in training, up to length 10, in place of `--lengths`.")
+    ] = False,
+    count: Annotated[int, typer.Option(min=1, help="Programs at each length, or in all with `--train-lengths`.")] = 500,
+    seed: Annotated[
+        int | None, typer.Option(help="Which programs. [default: those of `ipagnn generate`, test or train]")
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="One object: `overall` and `by_length`, each with `accuracy`, `stderr` and `count`."
+        ),
+    ] = False,
+) -> None:
+    """Compute the best accuracy that is possible on partial programs.
+
+    A masked line hides one of 27 equally likely statements. Whoever executes perfectly can do no better than to try
+    them all and name the likeliest result. This does so, exactly, for each program; `±` is one standard error over
+    programs.
+
+    `ipagnn ceiling --lengths 20,50,100 --count 1000`
+    """
+    import numpy as np
+
+    from ipagnn.data.ceiling import ceiling as compute
+    from ipagnn.data.splits import TEST_LENGTHS, recipe
+    from ipagnn.programs import Lengths
+
+    if train_lengths and lengths is not None:
+        raise ValueError("Both --lengths and --train-lengths were given; choose one.")
+    if train_lengths:
+        wanted = recipe("train", "partial", count, seed)
+    else:
+        drawn = Lengths.uniform(TEST_LENGTHS if lengths is None else _numbers("--lengths", lengths))
+        wanted = recipe("test", "partial", count * len(drawn.lengths), seed, drawn)
+    parts = []
+    with progress("Filling holes", "programs", wanted.count) as advance:
+        for start in range(0, wanted.count, _BLOCK):
+            stop = min(start + _BLOCK, wanted.count)
+            parts.append(compute(wanted.table(start, stop), threads=os.cpu_count() or 1))
+            advance(stop)
+    of_program = np.concatenate([part.lengths for part in parts])
+    probability = np.concatenate([part.probability for part in parts])
+    overall = _summary(probability)
+    by_length = {int(n): _summary(probability[of_program == n]) for n in np.unique(of_program)}
+    if as_json:
+        typer.echo(json.dumps({"overall": overall, "by_length": by_length}))
+        return
+    table = Table(header_style="bold")
+    for title in ("length", "programs", "best accuracy"):
+        table.add_column(title, justify="right")
+    last = str(max(by_length))
+    for name, row in [*((str(n), row) for n, row in by_length.items()), ("all", overall)]:
+        table.add_row(
+            name, f"{row['count']:,}", f"{row['accuracy']:.1%} ± {row['stderr']:.1%}", end_section=name == last
+        )
+    output().print(table)
+
+
+def _summary(probability: "npt.NDArray[np.float64]") -> dict[str, float]:
+    """Mean, its standard error (0 where one program says nothing about it) and number."""
+    count = len(probability)
+    spread = float(probability.std(ddof=1)) / count**0.5 if count > 1 else 0.0
+    return {"accuracy": float(probability.mean()), "stderr": spread, "count": count}
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

@@ -146,7 +146,7 @@ def _description(program: "Program") -> dict[str, Any]:
 
 def _print_table(program: "Program", title: str | None, *, first: bool) -> None:
     seen = _description(program)
-    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False, header_style="bold")
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     table.add_column("line", justify="right", style="dim")
     table.add_column("source", overflow="fold")
     table.add_column("node", justify="right", style="cyan")

@@ -45,7 +45,7 @@ class StepBudget:
 
     def apply(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The budget that becomes of the counted `steps`."""
-        budget = np.ceil(steps * self.factor).astype(np.int64)
+        budget: npt.NDArray[np.int64] = np.ceil(steps * self.factor).astype(np.int64)
         if self.kind == "static":
             budget = np.minimum(budget, self.cap)
         if len(budget) and budget.max() > STEP_LIMIT:
@@ -72,7 +72,7 @@ def collate(
 
     Args:
         programs: A table, or any sequence of programs (whose targets are then unknown).
-        rows: The rows to prepare for packed execution: `graph`, `trace` (complete programs only) or `lines`; None for none.
+        rows: The rows to prepare for packed execution: `graph`, `trace` (complete programs only), `lines`, or None.
         budget: How many steps the models may take.
         modulus, condition_modulus: Of the grammar; they decide the true trace and nothing else.
         trace_limit: Longer traces are cut off here (of the paper's test programs, about 1 in 200 at length 100).

@@ -1,7 +1,7 @@
 """The one contract between data and models: every field of a `Batch`, with its meaning, axes and type.
 
-A batch is *one large graph*: the nodes of all its programs stand one after the other and nothing is padded, so programs of
-any length mix freely and a program's result cannot depend on its neighbours. Axes are named once, here:
+A batch is *one large graph*: the nodes of all its programs stand one after the other and nothing is padded, so programs
+of any length mix freely and a program's result cannot depend on its neighbours. Axes are named once, here:
 
 - `program`: the programs of the batch;  `node`: control flow graph nodes of all programs, each program's exit last;
 - `line`: lines of all programs;  `token`: the four tokens of a statement;
@@ -107,8 +107,8 @@ class Rows(_Tensors):
     """The node-steps that the packed execution computes; fields as in `ROW_FIELDS`.
 
     Attributes:
-        step_offsets: Step t computes the rows `step_offsets[t] : step_offsets[t + 1]`. Plain integers: the loop over steps
-            runs on the host.
+        step_offsets: Step t computes the rows `step_offsets[t] : step_offsets[t + 1]`. Plain integers: the loop over
+            steps runs on the host.
     """
 
     kind: RowKind
@@ -168,11 +168,17 @@ def check_batch(batch: Batch) -> None:
     """
     sizes = {"program": len(batch), "token": 4}
     _check_fields("", batch, BATCH_FIELDS, sizes)
+    _check_offsets("line_offsets", batch.line_offsets, sizes["line"])
+    _check_offsets("node_offsets", batch.node_offsets, sizes["node"])
     _check_range("true", batch.true, 0, sizes["node"])
     _check_range("false", batch.false, 0, sizes["node"])
     if batch.rows is not None:
+        sizes["row"] = len(batch.rows)
         sizes["row+program"] = len(batch.rows) + sizes["program"]
         _check_fields("rows.", batch.rows, ROW_FIELDS, sizes)
+        _check_offsets("rows.arrival_offsets", batch.rows.arrival_offsets, sizes["edge"])
+        _check_range("rows.node", batch.rows.node, 0, sizes["line" if batch.rows.kind == "lines" else "node"])
+        _check_range("rows.program", batch.rows.program, 0, sizes["program"])
         _check_range("rows.true", batch.rows.true, -1, sizes["row+program"])
         _check_range("rows.false", batch.rows.false, -1, sizes["row+program"])
 
@@ -182,13 +188,19 @@ def _check_fields(prefix: str, holder: object, declared: dict[str, Field], sizes
         tensor = getattr(holder, name)
         if tensor.dtype != field.dtype or tensor.ndim != len(field.axes):
             raise ValueError(
-                f"{prefix}{name} is {tensor.dtype} with {tensor.ndim} axes; the contract says {field.dtype} {list(field.axes)}."
+                f"{prefix}{name} is {tensor.dtype} with {tensor.ndim} axes; "
+                f"the contract says {field.dtype} {list(field.axes)}."
             )
         for axis, size in zip(field.axes, tensor.shape, strict=True):
             base, extra = (axis[:-2], 1) if axis.endswith("+1") else (axis, 0)
             expected = sizes.setdefault(base, size - extra) + extra
             if size != expected:
                 raise ValueError(f"{prefix}{name} has {size} entries on axis {axis}; the other fields say {expected}.")
+
+
+def _check_offsets(name: str, offsets: Tensor, end: int) -> None:
+    if int(offsets[0]) != 0 or int(offsets[-1]) != end or bool((offsets.diff() < 0).any()):
+        raise ValueError(f"{name} does not rise from 0 to {end}, the number of entries that it divides.")
 
 
 def _check_range(name: str, tensor: Tensor, low: int, high: int) -> None:

@@ -1,0 +1,59 @@
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from ipagnn.data import BATCH_FIELDS, ROW_FIELDS, Batch, Rows, check_batch, collate
+from ipagnn.programs import parse
+
+
+@pytest.fixture
+def batch() -> Batch:
+    return collate([parse("v0 = 1\nif v0 % 10 > 3:\n  v0 += 2\nv0 -= 1"), parse("v0 = 3")], "graph")
+
+
+def test_every_tensor_is_declared() -> None:
+    assert set(BATCH_FIELDS) == {field.name for field in fields(Batch)} - {"rows"}
+    assert set(ROW_FIELDS) <= {field.name for field in fields(Rows)}
+    for field in (*BATCH_FIELDS.values(), *ROW_FIELDS.values()):
+        assert field.meaning.endswith(".")
+
+
+@pytest.mark.parametrize("name", BATCH_FIELDS)
+def test_wrong_type_or_size_of_a_field_is_named(batch: Batch, name: str) -> None:
+    tensor = getattr(batch, name)
+    with pytest.raises(ValueError, match=rf"^{name} is torch.float64"):
+        check_batch(replace(batch, **{name: tensor.double()}))
+    with pytest.raises(ValueError, match=rf"^{name} is .* axes"):
+        check_batch(replace(batch, **{name: tensor[None]}))
+    with pytest.raises(ValueError, match=r"has \d+ entries on axis|_offsets does not rise"):
+        check_batch(replace(batch, **{name: torch.cat([tensor, tensor])}))
+
+
+@pytest.mark.parametrize("name", ROW_FIELDS)
+def test_wrong_type_or_size_of_a_row_field_is_named(batch: Batch, name: str) -> None:
+    assert batch.rows is not None
+    tensor = getattr(batch.rows, name)
+    with pytest.raises(ValueError, match=rf"^rows.{name} is torch.float64"):
+        check_batch(replace(batch, rows=replace(batch.rows, **{name: tensor.double()})))
+    with pytest.raises(ValueError, match=r"rows\.\w+ has \d+ entries on axis|rows.arrival_offsets does not rise"):
+        check_batch(replace(batch, rows=replace(batch.rows, **{name: torch.cat([tensor, tensor])})))
+
+
+@pytest.mark.parametrize("bad", [-2, 100])
+def test_indices_out_of_range_are_named(batch: Batch, bad: int) -> None:
+    assert batch.rows is not None
+    for name in ("true", "false"):
+        with pytest.raises(ValueError, match=rf"^{name} holds indices"):
+            check_batch(replace(batch, **{name: torch.full_like(batch.true, bad)}))
+        with pytest.raises(ValueError, match=rf"^rows.{name} holds indices"):
+            check_batch(replace(batch, rows=replace(batch.rows, **{name: torch.full_like(batch.rows.true, bad)})))
+    for name in ("node", "program"):
+        with pytest.raises(ValueError, match=rf"^rows.{name} holds indices"):
+            check_batch(replace(batch, rows=replace(batch.rows, **{name: torch.full_like(batch.rows.node, bad)})))
+
+
+@pytest.mark.parametrize("bad", [[1, 4, 5], [0, 6, 5], [0, 4, 4]])
+def test_offsets_that_do_not_rise_to_the_end_are_named(batch: Batch, bad: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"^line_offsets does not rise from 0 to 5"):
+        check_batch(replace(batch, line_offsets=torch.tensor(bad, dtype=torch.int32)))

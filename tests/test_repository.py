@@ -96,6 +96,8 @@ def test_only_the_makefile_checks() -> None:
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_help_lists_every_target() -> None:
-    shown = subprocess.run(["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    shown = subprocess.run(
+        ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, check=True
+    ).stdout.decode()
     assert {line.split()[1] for line in shown.splitlines()} == TARGETS
     assert {"demo", "test", "test-all", "lint", "bench", "clean", "help"} <= TARGETS

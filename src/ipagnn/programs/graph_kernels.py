@@ -134,7 +134,7 @@ def paper_steps(tokens, scratch):  # type: ignore[no-untyped-def]
             weight = min(2 * weight, MAX_STEPS)
             total += weight
         scratch[depth] = weight
-        total = min(total, MAX_STEPS)
+        total = min(total, np.int64(MAX_STEPS))
     return total
 
 
@@ -142,8 +142,8 @@ def paper_steps(tokens, scratch):  # type: ignore[no-untyped-def]
 def static_steps(tokens, scratch):  # type: ignore[no-untyped-def]
     """An upper bound on the trace length read off the visible loop counts, at most `MAX_STEPS`.
 
-    Every line counts as often as the loops around it can run it. A loop runs `R` times if the line before it assigns `R`
-    to its variable, as the sampler's loops do; one whose count cannot be seen is taken to run twice, as in T(x).
+    Every line counts as often as the loops around it can run it. A loop runs `R` times if the line before it assigns
+    `R` to its variable, as the sampler's loops do; one whose count cannot be seen is taken to run twice, as in T(x).
     """
     total = np.int64(1)
     for i in range(tokens.shape[0]):
@@ -157,5 +157,5 @@ def static_steps(tokens, scratch):  # type: ignore[no-untyped-def]
             weight = min(weight * rounds, MAX_STEPS)
             total += weight
         scratch[depth] = weight
-        total = min(total, MAX_STEPS)
+        total = min(total, np.int64(MAX_STEPS))
     return total

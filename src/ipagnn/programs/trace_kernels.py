@@ -11,7 +11,7 @@ from ipagnn.programs import vocabulary as v
 _HOLDS_MARGIN = 2**40
 
 
-def _condition_table() -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _condition_table() -> tuple[np.ndarray, np.ndarray]:
     comparison = np.full(v.VOCABULARY_SIZE, -1, np.int8)
     modular = np.zeros(v.VOCABULARY_SIZE, np.bool_)
     for name, token in v.OPERATION_ID.items():
@@ -54,7 +54,7 @@ def trace_nodes(node_tokens, true, false, first, modulus, condition_modulus, lim
         true, false: Successors, counted from `first`.
 
     Returns:
-        int32 nodes counted from `first`, and 0; or what was seen so far and 1 for a masked line, 2 for a value too large.
+        int32 nodes counted from `first`, and 0; or those seen so far and 1 for a masked line, 2 for too large a value.
     """
     exit_node = len(node_tokens) - 1
     exact = np.zeros(_VARIABLES, np.bool_)

@@ -96,24 +96,27 @@ def generate(
     Raises:
         DataSetError: The directory holds something else, a shard is damaged or foreign, or the disk is full.
     """
-    if shard_size < 1:
-        raise ValueError(f"The shard size is {shard_size}; it must be at least 1.")
     if on not in ("local", "ray"):
         raise ValueError(f"Programs cannot be generated on {on!r}; choose 'local' or 'ray'.")
     wanted = Manifest(recipe(split, task, count, seed, lengths, grammar), shard_size, with_source, WRITER, {}, 0, ())
+    names = shard_names(wanted.recipe, shard_size)
     directory = Path(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataSetError(f"The directory {directory} cannot be made: {error.strerror}.") from error
     with _locked(directory):
-        return _generate(directory, wanted, threads or os.cpu_count() or 1, on == "ray", progress)
+        return _generate(directory, wanted, names, threads or os.cpu_count() or 1, on == "ray", progress)
 
 
 def _generate(
-    directory: Path, wanted: Manifest, threads: int, on_ray: bool, progress: Callable[[int], None] | None
+    directory: Path,
+    wanted: Manifest,
+    names: Sequence[str],
+    threads: int,
+    on_ray: bool,
+    progress: Callable[[int], None] | None,
 ) -> Manifest:
-    names = shard_names(wanted.recipe, wanted.shard_size)
     recorded = _read_recorded(directory, wanted)
     _clean(directory, names)
     kept = [i for i, shard in enumerate(recorded.shards) if (directory / shard.name).exists()]

@@ -34,6 +34,7 @@ from ipagnn.programs.vocabulary import (
 FORMAT_VERSION: Final = 1
 """Rises when the columns of a shard or the keys of a manifest change."""
 MANIFEST: Final = "manifest.json"
+MAX_SHARDS: Final = 100_000
 SCHEMA: Final = pa.schema(
     [
         pa.field("tokens", pa.list_(pa.int16()), nullable=False),  # four ids a line, one line after the other
@@ -130,7 +131,12 @@ class Manifest:
 
 def shard_names(recipe: Recipe, shard_size: int) -> tuple[str, ...]:
     """File names of a data set's shards: `train-00000-of-00020.parquet`, from which tools tell the split."""
-    shards = -(-recipe.count // shard_size)
+    shards = -(-recipe.count // shard_size) if shard_size > 0 else 0
+    if not 0 < shards <= MAX_SHARDS:
+        raise ValueError(
+            f"{recipe.count} programs cannot be laid in shards of {shard_size}; choose a shard size of at least 1 that "
+            f"makes at most {MAX_SHARDS:,} shards."
+        )
     return tuple(f"{recipe.split}-{i:05}-of-{shards:05}.parquet" for i in range(shards))
 
 

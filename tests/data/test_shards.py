@@ -1,0 +1,223 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ipagnn.data import DataSet, DataSetError, collate, generate, read_shards
+from ipagnn.data.shards import MANIFEST, SCHEMA, decode_shard, encode_shard
+from ipagnn.programs import Grammar, Lengths, ProgramTable, Sampler, format_program, parse, steps
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("data")
+    generate(directory, "partial", "train", 500, 3, shard_size=120, with_source=True)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def data(directory: Path) -> DataSet:
+    return read_shards(directory)
+
+
+def same(a: ProgramTable, b: ProgramTable) -> bool:
+    return all(np.array_equal(getattr(a, f), getattr(b, f)) for f in ("line_offsets", "line_tokens", "target"))
+
+
+def test_a_table_comes_back_as_it_was(mixed: ProgramTable) -> None:
+    decoded = decode_shard(encode_shard(mixed), "x")
+    assert same(decoded, mixed)
+    assert [getattr(decoded, f).dtype for f in ("line_offsets", "line_tokens", "target")] == [
+        np.int64,
+        np.int16,
+        np.int32,
+    ]
+    assert same(decode_shard(encode_shard(mixed.slice(50, 60)), "x"), mixed.slice(50, 60))
+
+
+def test_large_moduli_fit() -> None:
+    grammar = Grammar(modulus=100_000, loop_counts=(9, 9))
+    table = Sampler("full", Lengths.exact(15), grammar).table(0, 300)
+    assert table.target.max() > 2**15
+    assert same(decode_shard(encode_shard(table), "x"), table)
+
+
+def test_reading_by_parts(data: DataSet) -> None:
+    whole = data.table()
+    assert len(data) == len(whole) == 500
+    assert same(ProgramTable.concatenate(list(data.shards())), whole)
+    for start, stop in ((0, 1), (119, 121), (100, 400), (480, 500), (7, 7), (0, 500)):
+        assert same(data.table(start, stop), whole.slice(start, stop))
+    with pytest.raises(ValueError, match="Programs 400:501 were asked of a data set of 500"):
+        data.table(400, 501)
+
+
+def test_what_was_read_makes_batches(data: DataSet) -> None:
+    for shard in data.shards():
+        assert len(collate(shard, "graph")) == len(shard)
+
+
+def test_pandas_reads_it(directory: Path, data: DataSet) -> None:
+    frame = pd.concat([pd.read_parquet(directory / shard.name) for shard in data.manifest.shards], ignore_index=True)
+    check_rows(frame, data)
+
+
+def test_duckdb_reads_it(directory: Path, data: DataSet) -> None:
+    with duckdb.connect() as connection:
+        check_rows(connection.sql(f"from '{directory}/*.parquet'").df(), data)
+        found = connection.sql(f"select count(*), sum(len(tokens)) from '{directory}/*.parquet'").fetchall()
+    assert found == [(500, 4 * len(data.table().line_tokens))]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # of the library itself
+def test_hugging_face_reads_it(directory: Path, data: DataSet, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    loaded = datasets.load_dataset(str(directory), cache_dir=str(tmp_path))
+    assert list(loaded) == ["train"]
+    check_rows(loaded["train"].to_pandas(), data)
+
+
+def check_rows(frame: Any, data: DataSet) -> None:
+    table = data.table()
+    assert list(frame.columns) == [*SCHEMA.names, "source"]
+    assert frame["length"].tolist() == table.lengths.tolist()
+    assert frame["target"].tolist() == table.target.tolist()
+    assert frame["steps"].tolist() == [steps(program) for program in table]
+    assert frame["source"].tolist() == [format_program(program) for program in table]
+    for tokens, source in zip(frame["tokens"], frame["source"], strict=True):
+        assert np.array_equal(np.reshape(tokens, (-1, 4)), parse(source).line_tokens)
+
+
+def test_source_is_written_in_the_language_of_the_grammar() -> None:
+    table = Sampler("full", Lengths.exact(12), Grammar(condition_modulus=4), seed=1).table(0, 100)
+    arrow = pq.read_table(pa.BufferReader(encode_shard(table, 4)))
+    assert arrow.column("source").to_pylist() == [format_program(program, 4) for program in table]
+
+
+def test_fingerprint_tells_data_sets_apart(data: DataSet, tmp_path: Path) -> None:
+    generate(tmp_path / "same", "partial", "train", 500, 3, shard_size=120, with_source=True, threads=1)
+    generate(tmp_path / "other", "partial", "train", 500, 4, shard_size=120, with_source=True)
+    assert read_shards(tmp_path / "same").fingerprint == data.fingerprint
+    assert read_shards(tmp_path / "other").fingerprint != data.fingerprint
+    assert len(data.fingerprint) == 64
+
+
+@pytest.fixture
+def copy(directory: Path, tmp_path: Path) -> Path:
+    for path in directory.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def test_a_damaged_shard_is_named(copy: Path) -> None:
+    shard = copy / "train-00002-of-00005.parquet"
+    content = bytearray(shard.read_bytes())
+    content[100] ^= 1
+    shard.write_bytes(content)
+    data = read_shards(copy)
+    data.table(0, 240)  # other shards can be read
+    for read in (lambda: data.table(240, 241), data.verify):
+        with pytest.raises(DataSetError, match=r"train-00002-of-00005.parquet is damaged or foreign"):
+            read()
+
+
+def test_a_truncated_or_missing_shard_is_named_at_once(copy: Path) -> None:
+    shard = copy / "train-00002-of-00005.parquet"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(DataSetError, match=r"train-00002-of-00005.parquet is damaged"):
+        read_shards(copy)
+    shard.unlink()
+    with pytest.raises(DataSetError, match=r"train-00002-of-00005.parquet is missing"):
+        read_shards(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"format_version": 2}, "format_version is 2, and this version of ipagnn reads 1"),
+        ({"vocabulary_version": 0}, "vocabulary_version is 0"),
+        ({"shards": [{"name": "../x", "count": 500, "bytes": 1, "sha256": ""}]}, "names"),
+        ({"shards": []}, "counts 500 programs, but its shards do not"),
+        ({"shard_size": 0}, "not a manifest"),
+        ({"grammar": {"moduluss": 3}}, "Did you mean 'modulus'"),
+        ({"lengths": None}, "not a manifest"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(copy: Path, change: dict[str, Any], told: str) -> None:
+    manifest = json.loads((copy / MANIFEST).read_text())
+    (copy / MANIFEST).write_text(json.dumps({**manifest, **change}))
+    with pytest.raises(DataSetError, match=told):
+        read_shards(copy)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format_version": 1, "vocabulary_version": 1}', "\xff"])
+def test_any_other_file_is_no_manifest(tmp_path: Path, text: str) -> None:
+    (tmp_path / MANIFEST).write_bytes(text.encode("latin-1"))
+    with pytest.raises(DataSetError, match="is not a manifest"):
+        read_shards(tmp_path)
+
+
+def test_no_data_set_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(DataSetError, match="holds no finished data set"):
+        read_shards(tmp_path / "nowhere")
+
+
+def encoded(**columns: Any) -> bytes:
+    rows = {
+        "tokens": pa.array([[1, 1004, 1036, 5, 1, 1001, 1036, 3]], pa.list_(pa.int16())),
+        "length": pa.array([2], pa.int16()),
+        "steps": pa.array([3], pa.int32()),
+        "target": pa.array([7], pa.int32()),
+        **columns,
+    }
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({name: column for name, column in rows.items() if column is not None}), sink)
+    return bytes(sink.getvalue())
+
+
+def test_well_formed_rows_are_read() -> None:
+    assert decode_shard(encoded(), "x").line_tokens.tolist() == [[1, 1004, 1036, 5], [1, 1001, 1036, 3]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"target": None}, "no column target of type int32"),
+        ({"length": pa.array([2.0])}, "no column length of type int16"),
+        ({"length": pa.array([3], pa.int16())}, "not that of their `tokens`"),
+        ({"tokens": pa.array([None], pa.list_(pa.int16()))}, "not that of their `tokens`"),
+        *(
+            ({"tokens": pa.array([tokens], pa.list_(pa.int16())), "length": pa.array([2], pa.int16())}, "no program")
+            for tokens in (
+                [2, 1004, 1036, 5, 1, 1001, 1036, 3],  # begins indented
+                [1, 1004, 1036, 5, 3, 1001, 1036, 3],  # two levels at once
+                [1, 1004, 1036, 5, 0, 1001, 1036, 3],  # no indent
+                [1, 1004, 1036, 5, 1, 7, 1036, 3],  # a number for an operation
+                [1, 1004, 1036, 5, 1, 1001, 1046, 3],  # no such variable
+                [1, 1004, 1036, 5, 1, 1001, 1003, 3],  # an operation for a variable
+                [1, 1004, 1036, 5, 1, 1001, 1036, 1004],  # an operation for an operand
+                [1, 1004, 1036, 5, 1, 1001, 1036, -3],
+            )
+        ),
+    ],
+)
+def test_rows_that_are_no_programs_are_refused(columns: dict[str, Any], told: str) -> None:
+    with pytest.raises(DataSetError, match=f"The shard x has .*{told}"):
+        decode_shard(encoded(**columns), "x")
+
+
+def test_bytes_that_are_no_parquet_are_refused() -> None:
+    with pytest.raises(DataSetError, match="The shard x is not a Parquet file"):
+        decode_shard(b"PAR1 not really PAR1", "x")
+
+
+def test_training_programs_take_less_than_60_bytes() -> None:
+    table = Sampler(seed=2).table(0, 20_000)
+    assert len(encode_shard(table)) / len(table) < 25  # a limit of 300 MB for 5 million is 60

@@ -3,24 +3,31 @@
 from ipagnn.models.base import MODELS, ModelConfig, Output, ProgramModel, build_model, register
 from ipagnn.models.ggnn import GGNN
 from ipagnn.models.hard_ip_rnn import HardIPRNN
+from ipagnn.models.io import ModelFileError, available_models, load_model, save_model
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.models.line_rnn import LineRNN
 from ipagnn.models.no_control import NoControl
 from ipagnn.models.no_execute import NoExecute
+from ipagnn.models.r_gat import RGAT
 from ipagnn.models.trace_rnn import TraceRNN
 
 __all__ = [
     "GGNN",
     "IPAGNN",
     "MODELS",
+    "RGAT",
     "HardIPRNN",
     "LineRNN",
     "ModelConfig",
+    "ModelFileError",
     "NoControl",
     "NoExecute",
     "Output",
     "ProgramModel",
     "TraceRNN",
+    "available_models",
     "build_model",
+    "load_model",
     "register",
+    "save_model",
 ]

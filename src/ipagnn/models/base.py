@@ -107,7 +107,7 @@ class Output:
             out of reach, and so may sum to less than 1. [step + 1, node]
         branch: Probability of the true branch, NaN where nothing was decided. [step, node]
         states: h_{t,n}, if asked for with `trace="states"`; 0 where the packed execution computes none.
-            [step + 1, node, 4 * hidden]
+            [step + 1, node, state]
         dropped: Pointer mass dropped by pruning, summed over steps; None without pruning. [program]
     """
 
@@ -125,6 +125,8 @@ class ProgramModel(nn.Module, ABC):
         name: Its name in the registry.
         rows: The rows its packed execution reads; None if it reads none.
         tasks: The tasks it can be trained and tested on.
+        can_prune: Whether it has a pointer whose mass can be pruned.
+        state_parts: A state that the output layer reads has this times `hidden` numbers.
         config: What it was built from.
         cell: Reads statements.
         output: From the final state to logits: s = Softmax(Dense(h_final)) without the softmax.
@@ -133,12 +135,17 @@ class ProgramModel(nn.Module, ABC):
     name: ClassVar[str]
     rows: ClassVar[RowKind | None] = None
     tasks: ClassVar[tuple[Task, ...]] = ("full", "partial")
+    can_prune: ClassVar[bool] = False
+    state_parts: ClassVar[int] = STATE_PARTS
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
+        if config.prune and not self.can_prune:
+            able = ", ".join(name for name, model in MODELS.items() if model.can_prune)
+            raise ValueError(f"The model {self.name!r} cannot prune; set prune=0, or choose one of {able}.")
         self.config = config
         self.cell = StatementRNN(config.hidden, generator)
-        self.output = Dense(STATE_PARTS * config.hidden, config.grammar.modulus, generator)
+        self.output = Dense(self.state_parts * config.hidden, config.grammar.modulus, generator)
 
     @abstractmethod
     def forward(self, batch: Batch, *, trace: Trace = False) -> Output:

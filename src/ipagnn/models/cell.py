@@ -75,8 +75,8 @@ class StatementRNN(nn.Module):
         table = self.table() if table is None else table
         memory_1, output_1, memory_2, output_2 = state.chunk(STATE_PARTS, dim=-1)
         for token in tokens.unbind(dim=-1):
-            memory_1, output_1 = _lstm(memory_1, table[token] + output_1 @ self.hidden_1)
-            gates_2 = output_1 @ self.input_2 + output_2 @ self.hidden_2 + self.bias_2
+            memory_1, output_1 = _lstm(memory_1, torch.addmm(table[token], output_1, self.hidden_1))
+            gates_2 = torch.addmm(torch.addmm(self.bias_2, output_1, self.input_2), output_2, self.hidden_2)
             memory_2, output_2 = _lstm(memory_2, gates_2)
         return torch.cat([memory_1, output_1, memory_2, output_2], dim=-1)
 
@@ -90,5 +90,5 @@ def _gates(hidden: int, generator: torch.Generator, *, orthogonal: bool) -> nn.P
 def _lstm(memory: Tensor, gates: Tensor) -> tuple[Tensor, Tensor]:
     """New memory and output of one LSTM layer. [row, hidden] each."""
     i, f, g, o = gates.chunk(4, dim=-1)
-    memory = f.sigmoid() * memory + i.sigmoid() * g.tanh()
+    memory = torch.addcmul(f.sigmoid() * memory, i.sigmoid(), g.tanh())
     return memory, o.sigmoid() * memory.tanh()

@@ -1,5 +1,7 @@
 """Control, in the paper's table: by an instruction pointer, or by none."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -56,9 +58,19 @@ class InstructionPointer(Control):
 
 
 class AllNeighbours(Control):
-    """Control of the GGNN: everything flows along every edge both ways, with weight 1, over sqrt(2 + in-degree)."""
+    """Control of the GGNN: everything flows along every edge, both ways, with weight 1.
+
+    Args:
+        divisor: What sums are divided by. `root` is the GGNN's sqrt(2 + in-degree). `mass` is the rule of the IPA-GNN,
+            the sum of the weights, which with weights of 1 is the number of messages: where no GRU bounds them, states
+            divided by the root still grow with every step. `one` is the literal sum.
+    """
 
     has_pointer = False
+
+    def __init__(self, divisor: Literal["root", "mass", "one"]) -> None:
+        super().__init__()
+        self.divisor = divisor
 
     def edges(self, batch: Batch) -> Edges:
         """N_all."""
@@ -67,9 +79,13 @@ class AllNeighbours(Control):
     def gather(self, messages: Tensor, a: Tensor, p: Tensor, batch: Batch, edges: Edges) -> tuple[Tensor, ...]:
         """The sum over N_all."""
         total = torch.zeros_like(a).index_add(0, edges.target, messages)
-        in_degree = torch.zeros_like(p).index_add(0, edges.target, (edges.kind < 2).to(p.dtype))
         nothing_decided = torch.full_like(a[:, :2], torch.nan)
-        return total / (2 + in_degree).sqrt()[:, None], p, nothing_decided
+        if self.divisor == "root":
+            in_degree = torch.zeros_like(p).index_add(0, edges.target, (edges.kind < 2).to(p.dtype))
+            total = total / (2 + in_degree).sqrt()[:, None]
+        elif self.divisor == "mass":
+            total = divide(total, torch.zeros_like(p).index_add(0, edges.target, torch.ones_like(messages[:, 0])))
+        return total, p, nothing_decided
 
     def final(self, h: Tensor, p: Tensor, batch: Batch) -> Tensor:
         """The state at each exit. [program, state]"""

@@ -26,5 +26,5 @@ class GGNN(MessagePassing):
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)
-        self.control = AllNeighbours()
+        self.control = AllNeighbours("root")
         self.execution = GatedUpdate(config.hidden, EDGE_TYPES, generator)

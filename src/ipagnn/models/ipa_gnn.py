@@ -10,6 +10,7 @@ from ipagnn.models.control import InstructionPointer
 from ipagnn.models.execution import RunStatement
 from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.packed import run_packed
+from ipagnn.models.pruned import run_pruned, trace_pruned
 from ipagnn.models.unpack import unpack
 
 
@@ -33,6 +34,7 @@ class IPAGNN(MessagePassing):
     name: ClassVar[str] = "ipa-gnn"
     rows: ClassVar[RowKind | None] = "graph"
     has_pointer: ClassVar[bool] = True
+    can_prune: ClassVar[bool] = True
     hard: ClassVar[bool] = False
     control: InstructionPointer
 
@@ -45,6 +47,8 @@ class IPAGNN(MessagePassing):
 
     def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
         """See `ProgramModel.forward`."""
+        if self.config.prune:
+            return self._run_pruned(batch, trace)
         if self.config.execution == "dense":
             return self.run_dense(batch, trace)
         rows = rows_of(batch, "graph")
@@ -53,3 +57,21 @@ class IPAGNN(MessagePassing):
         )
         told = unpack(packed, rows, batch, normalise=self.config.normalise, trace=trace)
         return Output(self.output(packed.final), **told)
+
+    def _run_pruned(self, batch: Batch, trace: Trace) -> Output:
+        if self.training:
+            raise RuntimeError("Pruning is for inference only; call model.eval() first, or train with prune=0.")
+        if trace == "states":
+            raise ValueError("Pruned execution keeps no states; ask for trace=True, or set prune=0.")
+        config = self.config
+        pruned = run_pruned(
+            self.cell,
+            self.control.branch,
+            batch,
+            prune=config.prune,
+            hard=self.hard,
+            normalise=config.normalise,
+            keep=bool(trace),
+        )
+        told = trace_pruned(pruned, batch) if trace else {}
+        return Output(self.output(pruned.final), dropped=pruned.dropped, **told)

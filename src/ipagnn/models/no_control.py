@@ -15,7 +15,7 @@ class NoControl(MessagePassing):
     """The IPA-GNN with the control of the GGNN (section 4.4): statements are executed, but no pointer says which.
 
         a_{t,n} = RNN(h_{t-1,n}, Embed(x_n))
-        h_{t,n} = sum over n' in N_all(n) of a_{t,n'}, over sqrt(2 + in-degree)
+        h_{t,n} = sum over n' in N_all(n) of a_{t,n'}, over the number of messages
 
     Shapes:
         batch -> logits [program, class]
@@ -25,5 +25,5 @@ class NoControl(MessagePassing):
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)
-        self.control = AllNeighbours()
+        self.control = AllNeighbours("mass" if config.normalise else "one")
         self.execution = RunStatement()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ipagnn.data import Batch, StepBudget, check_batch, collate
@@ -168,12 +168,24 @@ def test_trace_rows_of_any_program_that_ends(sources: Any) -> None:
     @given(st.data())
     def check(data: st.DataObject) -> None:
         program = parse(data.draw(sources))
-        batch = collate([program], "trace", trace_limit=300)
+        try:
+            batch = collate([program], "trace", trace_limit=300)
+        except ValueError as error:
+            assume("2**40" not in str(error))  # refused, and rightly so; the next test has the reason
+            raise
         assert batch.rows is not None
         lines = batch.node_line[batch.rows.node.long()].tolist()
         assert lines == [step.line for step in trace(program, limit=300)]
 
     check()
+
+
+def test_traces_that_need_exact_large_numbers_are_refused() -> None:
+    # A plain comparison needs v1 as it is, which compiled code holds up to 2**40; a remainder needs no such thing.
+    text = "v0 = 1\nv1 = 999\nv1 *= 999\nv1 *= 999\nv1 *= 999\nv1 *= 999\nif v1{} > 5:\n  v0 += 1"
+    with pytest.raises(ValueError, match=r"Program 0 of the batch compares a value beyond 2\*\*40"):
+        collate([parse(text.format(""))], "trace")
+    assert collate([parse(text.format(" % 10"))], "trace").rows is not None
 
 
 def test_traces_are_cut_at_the_limit() -> None:
@@ -188,14 +200,6 @@ def test_traces_are_cut_at_the_limit() -> None:
 def test_traces_of_masked_programs_are_refused() -> None:
     with pytest.raises(ValueError, match="Program 1 of the batch has a masked line"):
         collate([parse(LOOP), parse("v0 = 1\n_")], "trace")
-
-
-def test_traces_that_need_exact_large_numbers_are_refused() -> None:
-    # A plain comparison needs v1 as it is, which compiled code holds up to 2**40; a remainder needs no such thing.
-    text = "v0 = 1\nv1 = 999\nv1 *= 999\nv1 *= 999\nv1 *= 999\nv1 *= 999\nif v1{} > 5:\n  v0 += 1"
-    with pytest.raises(ValueError, match=r"Program 0 of the batch compares a value beyond 2\*\*40"):
-        collate([parse(text.format(""))], "trace")
-    assert collate([parse(text.format(" % 10"))], "trace").rows is not None
 
 
 def test_line_rows_walk_the_text(mixed: ProgramTable) -> None:

@@ -120,7 +120,7 @@ def _generate(
     recorded = _read_recorded(directory, wanted)
     _clean(directory, names)
     kept = [i for i, shard in enumerate(recorded.shards) if (directory / shard.name).exists()]
-    missing = [i for i in range(len(names)) if i not in kept]
+    missing = sorted(set(range(len(names))) - set(kept))
     if missing and recorded.writer != WRITER:
         raise DataSetError(
             f"{directory} was begun with {recorded.writer}, and this is {WRITER}, which may write other bytes; "
@@ -130,7 +130,9 @@ def _generate(
     hashes: list[npt.NDArray[np.uint64]] = []
     by_length = np.zeros(max(wanted.recipe.lengths.lengths) + 1, np.int64)
     done = 0
-    make = partial(_make, wanted, max(1, threads // max(1, len(missing))))  # few shards: several threads to each
+    there = {names[i] for i in kept}
+    each = 1 if on_ray else max(1, threads // max(1, len(missing)))  # few shards: several threads to each
+    make = partial(_make, wanted, each)
     keep = partial(_keep, directory, recorded)
     with (
         closing(_on_threads(keep, kept, threads)) as old,
@@ -138,19 +140,19 @@ def _generate(
     ):
         for i, name in enumerate(names):
             path = directory / name
-            made = next(new if i in missing else old)
-            if i in missing:
+            made = next(old if name in there else new)
+            shard = Shard(name, len(made.lengths), len(made.data), hashlib.sha256(made.data).hexdigest())
+            if i < len(recorded.shards) and shard != recorded.shards[i]:
+                raise DataSetError(
+                    f"The shard {path}, made again, differs from its record; start in an empty directory."
+                )
+            if name not in there:
                 if path.exists() and path.read_bytes() != made.data:  # there, but never recorded: killed, or foreign
                     raise DataSetError(
                         f"The shard {path} is damaged or foreign: it is not what this command writes. "
                         "Delete it and run the same command again."
                     )
                 _write(path, made.data)
-            shard = Shard(name, len(made.lengths), len(made.data), hashlib.sha256(made.data).hexdigest())
-            if i < len(recorded.shards) and shard != recorded.shards[i]:
-                raise DataSetError(
-                    f"The shard {path}, made again, differs from its record; start in an empty directory."
-                )
             manifest = replace(manifest, shards=(*manifest.shards, shard))
             if i >= len(recorded.shards):
                 _write_json(directory / UNFINISHED, manifest)
@@ -162,7 +164,8 @@ def _generate(
     distinct = len(np.unique(np.concatenate(hashes)))
     found = {int(length): int(by_length[length]) for length in np.flatnonzero(by_length)}
     manifest = replace(manifest, by_length=found, duplicates=done - distinct)
-    _write_json(directory / MANIFEST, manifest)
+    if manifest != recorded:
+        _write_json(directory / MANIFEST, manifest)
     (directory / UNFINISHED).unlink(missing_ok=True)
     return manifest
 

@@ -2,9 +2,11 @@ import json
 import os
 import pty
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,3 +177,28 @@ def test_ceiling_refuses_bad_input(
     assert (code, out) == (2, "")
     assert is_sentence(err)
     assert told in err
+
+
+@pytest.mark.slow
+def test_generate_interrupted_by_the_user_goes_on(run_process: Any, tmp_path: Path) -> None:
+    arguments = ("--count", "1000000", "--length", "5")
+    command = [sys.executable, "-m", "ipagnn", "generate", str(tmp_path / "broken"), *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not list((tmp_path / "broken").glob("*.parquet")) and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"Error: Interrupted.\n")
+    assert not (tmp_path / "broken" / "manifest.json").exists()
+    assert run_process("generate", tmp_path / "broken", *arguments).code == 0
+    assert run_process("generate", tmp_path / "whole", *arguments, "--threads", 1).code == 0
+    assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_generate_on_ray_writes_the_same_bytes(run_process: Any, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    arguments = ("--count", 300_000, "--length", 5)
+    assert run_process("generate", tmp_path / "local", *arguments).code == 0
+    assert run_process("generate", tmp_path / "ray", *arguments, "--on", "ray").code == 0
+    assert contents(tmp_path / "ray") == contents(tmp_path / "local")

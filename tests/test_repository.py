@@ -48,6 +48,13 @@ def test_readme_commands_run_in_order(tmp_path: Path) -> None:
         assert done.stdout, command
 
 
+def test_readme_python_runs() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.startswith(b"digraph")
+
+
 @pytest.mark.parametrize(
     "document", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", ".ci/run"]
 )

@@ -1,0 +1,308 @@
+"""Running a model over a whole set of programs: fixed order, nothing dropped, little memory.
+
+Programs are sorted by size and batched by a budget of bytes, then put back in the order they came in. A result does not
+depend on the batch it was computed in, but for the rounding of float32; `Evaluation.margin` says how far each answer
+was from turning over.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ipagnn.data.batch import TRACE_LIMIT
+from ipagnn.data.batch_kernels import build_graphs
+from ipagnn.evaluation.pointer import PointerMetrics, measure_pointer
+from ipagnn.models import ProgramModel
+from ipagnn.programs.program import ProgramTable, Task
+from ipagnn.programs.trace_kernels import trace_nodes
+from ipagnn.programs.vocabulary import MASK
+
+STREAMING: Final = 1e-20
+"""Pointer mass that is not worth following where rows are found as execution goes.
+
+A program of n nodes and T steps loses less than n·T times this, which reaches its final state divided by at least 1e-7:
+for a million node-steps less than 1e-7, the resolution of float32. So this is how a model without pruning is evaluated
+where planning all its rows would take too much time or memory, and not a setting that trades accuracy for speed.
+"""
+CPU_BATCH_BYTES: Final = 256 * 2**20
+LONGEST_TRACE: Final = 5_000_000
+"""True traces are followed this far; longer ones count as this long."""
+
+Array = npt.NDArray[np.generic]
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Evaluation:
+    """What a model said about each program of a set, in the order of the set.
+
+    Attributes:
+        model: Name of the model in the registry.
+        task: Full programs, or programs with one masked line.
+        length: Lines. int32 [program]
+        steps: Steps the model was given. int32 [program]
+        target: The true value. int32 [program]
+        prediction: The likeliest value, the smallest of several. int32 [program]
+        rank: Values that the model finds likelier than the target; 0 where it is right. int32 [program]
+        confidence: Probability of the prediction. float32 [program]
+        margin: Difference between the two largest logits. float32 [program]
+        trace_length: Statements of the true trace; -1 where it is unknown, as for partial programs. int64 [program]
+        pointer: What the instruction pointer did; None if it was not asked for or the model has none.
+    """
+
+    model: str
+    task: Task
+    length: npt.NDArray[np.int32]
+    steps: npt.NDArray[np.int32]
+    target: npt.NDArray[np.int32]
+    prediction: npt.NDArray[np.int32]
+    rank: npt.NDArray[np.int32]
+    confidence: npt.NDArray[np.float32]
+    margin: npt.NDArray[np.float32]
+    trace_length: npt.NDArray[np.int64]
+    pointer: PointerMetrics | None = None
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    @property
+    def correct(self) -> npt.NDArray[np.bool_]:
+        """Whether each prediction is the target. [program]"""
+        correct: npt.NDArray[np.bool_] = self.prediction == self.target
+        return correct
+
+    @staticmethod
+    def concatenate(parts: "list[Evaluation]") -> "Evaluation":
+        """The evaluations of one model on several sets as that of all of them, in order."""
+        joined: dict[str, Any] = {
+            field.name: np.concatenate([getattr(part, field.name) for part in parts])
+            for field in fields(Evaluation)
+            if isinstance(getattr(parts[0], field.name), np.ndarray)
+        }
+        pointers = [part.pointer for part in parts if part.pointer is not None]
+        return replace(parts[0], **joined, pointer=PointerMetrics.concatenate(pointers) if pointers else None)
+
+
+def evaluate(
+    model: ProgramModel,
+    programs: ProgramTable | Iterable[ProgramTable],
+    *,
+    batch_bytes: int | None = None,
+    device: torch.device | str | None = None,
+    pointer: bool = False,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Let a model predict every program of a set.
+
+    The model runs as it is configured: with `prune` set it prunes. Without, a model with a pointer still skips mass
+    below `STREAMING` on the CPU, and on a GPU for programs too large to be planned, which keeps memory small; ask for
+    `execution="dense"` in its configuration to have every node of every step computed.
+
+    Args:
+        model: The model; it is moved to `device` and left there.
+        programs: A table, or tables one after the other, of which only one is held at a time. All targets are known.
+        batch_bytes: About how much memory a batch may take; by default 256 MB on the CPU, a quarter of what is free on
+            a GPU. A program too large for it makes a batch alone.
+        device: Where to run; by default where the model is.
+        pointer: Also measure what the instruction pointer did, if the model has one.
+        progress: Called with the number of programs done.
+
+    Raises:
+        ValueError: There are no programs, a target is unknown, or the programs are not of one task of the model.
+    """
+    if device is not None:
+        model = model.to(device)
+    runner = _Runner(model, next(model.parameters()).device, batch_bytes, pointer)
+    parts: list[Evaluation] = []
+    done = 0
+    with _evaluating(model), torch.inference_mode():
+        for table in [programs] if isinstance(programs, ProgramTable) else programs:
+            if not len(table):
+                continue
+            task = _task_of(table, done)
+            if task not in model.tasks or (parts and task != parts[0].task):
+                allowed = parts[0].task if parts else " or ".join(model.tasks)
+                why = "as the programs before it are" if parts else f"which is what {model.name} reads"
+                raise ValueError(f"Program {done} is {task}; all must be {allowed}, {why}.")
+            if (table.target < 0).any():
+                unknown = done + int((table.target < 0).argmax())
+                raise ValueError(f"Program {unknown} has no target, so nothing can be said about the prediction.")
+            finished = done
+            parts.append(runner.run(table, task, lambda n: progress(finished + n) if progress else None))  # noqa: B023
+            done += len(table)
+    if not parts:
+        raise ValueError("There are no programs to evaluate; give at least one.")
+    return Evaluation.concatenate(parts)
+
+
+@contextmanager
+def _evaluating(model: ProgramModel) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _task_of(table: ProgramTable, first: int) -> Task:
+    masked = np.add.reduceat(table.line_tokens[:, 1] == MASK, table.line_offsets[:-1], dtype=np.int64) > 0
+    if masked.all():
+        return "partial"
+    if masked.any():
+        raise ValueError(
+            f"Program {first + int((masked != masked[0]).argmax())} is {'full' if masked[0] else 'partial'} and those "
+            "before it are not; evaluate full and partial programs apart."
+        )
+    return "full"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """What decides how much memory programs take. [program] each"""
+
+    nodes: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
+    lines: npt.NDArray[np.int64]
+    trace_length: npt.NDArray[np.int64]
+
+    def take(self, chosen: npt.NDArray[np.int64]) -> Self:
+        return type(self)(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+
+class _Runner:
+    """A model, and how batches are formed for it."""
+
+    def __init__(self, model: ProgramModel, device: torch.device, batch_bytes: int | None, pointer: bool) -> None:
+        self.model, self.device, self.pointer = model, device, pointer
+        config = model.config
+        if batch_bytes is None:
+            batch_bytes = torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else CPU_BATCH_BYTES
+        self.batch_bytes = max(int(batch_bytes), 1)
+        can_stream = model.can_prune and not config.prune and config.execution == "packed"
+        self.streaming = model.with_config(prune=STREAMING).eval() if can_stream else None
+        self.holds: Literal["plan", "sequence", "frontier", "nodes"]
+        if model.rows in ("lines", "trace"):
+            self.holds = "sequence"
+        elif model.needed_rows == "graph":
+            self.holds = "plan"
+        else:
+            self.holds = "frontier" if config.prune else "nodes"
+        self.state_bytes = 4 * model.state_parts * config.hidden
+
+    def run(self, table: ProgramTable, task: Task, progress: Progress) -> Evaluation:
+        sizes = self._measure(table, task)
+        order = np.lexsort((np.arange(len(table)), sizes.lines, sizes.nodes, sizes.steps))
+        results: dict[str, Array] = {}
+        pointers: list[PointerMetrics] = []
+        done = 0
+        for chosen, streaming in self._batches(order, sizes):
+            told, pointer = self._run_batch(table.take(chosen), streaming, task)
+            for name, values in told.items():
+                results.setdefault(name, np.empty(len(table), values.dtype))[chosen] = values
+            if pointer is not None:
+                pointers.append(pointer)
+            done += len(chosen)
+            progress(done)
+        backwards = np.argsort(order)
+        return Evaluation(
+            self.model.name,
+            task,
+            sizes.lines.astype(np.int32),
+            sizes.steps.astype(np.int32),
+            table.target.copy(),
+            trace_length=sizes.trace_length,
+            pointer=PointerMetrics.concatenate(pointers).take(backwards) if pointers else None,
+            **results,  # type: ignore[arg-type]
+        )
+
+    def _measure(self, table: ProgramTable, task: Task) -> _Sizes:
+        budget, grammar = self.model.config.budget, self.model.config.grammar
+        offsets, tokens, _, _, true, false, counted = build_graphs(
+            table.line_offsets, table.line_tokens, budget.kind == "static"
+        )
+        lengths = np.full(len(table), -1, np.int64)
+        if task == "full":
+            for i, (first, end) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
+                nodes, problem = trace_nodes(
+                    tokens[first:end],
+                    true[first:end],
+                    false[first:end],
+                    first,
+                    grammar.modulus,
+                    grammar.condition_modulus,
+                    LONGEST_TRACE,
+                )
+                if problem and self.model.rows == "trace":
+                    raise ValueError(
+                        f"Program {i} of the table compares a value beyond 2**40, so its trace cannot be followed; "
+                        f"leave it out, or choose another model than {self.model.name}."
+                    )
+                lengths[i] = -1 if problem else len(nodes)
+        return _Sizes(np.diff(offsets).astype(np.int64), budget.apply(counted), table.lengths, lengths)
+
+    def _batches(self, order: npt.NDArray[np.int64], sizes: _Sizes) -> Iterator[tuple[npt.NDArray[np.int64], bool]]:
+        """Programs of each batch, as many in the order of size as fit, and whether rows are found on the way."""
+        first = 0
+        while first < len(order):
+            on_the_way = self.streaming is not None and (
+                self.device.type == "cpu" or self._bytes(sizes.take(order[first : first + 1]), False) > self.batch_bytes
+            )
+            low, high = first + 1, len(order)
+            if self.holds == "nodes":
+                # All nodes are computed until the last program of the batch has ended: let none wait for long.
+                high = int(np.searchsorted(sizes.steps[order], 2 * sizes.steps[order[first]], side="right"))
+            while low < high:  # the most that fit; the bytes of a batch never fall as it grows
+                middle = (low + high + 1) // 2
+                if self._bytes(sizes.take(order[first:middle]), on_the_way) <= self.batch_bytes:
+                    low = middle
+                else:
+                    high = middle - 1
+            yield order[first:low], on_the_way
+            first = low
+
+    def _bytes(self, sizes: _Sizes, streaming: bool) -> int:
+        """About how much memory a batch takes."""
+        state, nodes, steps = self.state_bytes, int(sizes.nodes.sum()), int(sizes.steps.max())
+        if self.holds == "sequence":
+            rows = sizes.lines if self.model.rows == "lines" else np.minimum(sizes.trace_length, TRACE_LIMIT)
+            return int(rows.sum()) * (4 * state + 64)
+        if self.holds == "plan" and not streaming:
+            return nodes * steps * (4 * state + 64)
+        return nodes * (32 * state + (64 * steps if self.pointer else 0))
+
+    def _run_batch(
+        self, table: ProgramTable, streaming: bool, task: Task
+    ) -> tuple[dict[str, Array], PointerMetrics | None]:
+        model = self.streaming if streaming and self.streaming is not None else self.model
+        batch = model.collate(table)
+        output = model(batch.to(self.device), trace=self.pointer)
+        measured = None
+        if output.pointer is not None and output.branch is not None:
+            measured = measure_pointer(output.pointer, output.branch, batch, self.model.config.grammar, task)
+        return _read_logits(output.logits, batch.target), measured
+
+
+def _read_logits(logits: Tensor, target: Tensor) -> dict[str, Array]:
+    """Everything about the predictions of a batch. logits [program, class], target [program]"""
+    logits = logits.float()
+    target = target.to(logits.device)
+    outside = target >= logits.shape[1]  # a user's program may have a value that the model has no class for
+    of_target = logits.gather(1, target.clamp(max=logits.shape[1] - 1)[:, None])
+    classes = torch.arange(logits.shape[1], device=logits.device)
+    ahead = (logits > of_target) | ((logits == of_target) & (classes < target[:, None]))
+    top = logits.topk(min(2, logits.shape[1]), dim=1).values
+    prediction = logits.argmax(dim=1)
+    values: dict[str, tuple[Tensor, type]] = {
+        "prediction": (prediction, np.int32),
+        "rank": (torch.where(outside, logits.shape[1], ahead.sum(dim=1)), np.int32),
+        "confidence": (logits.softmax(dim=1).amax(dim=1), np.float32),
+        "margin": (top[:, 0] - top[:, -1], np.float32),
+    }
+    return {name: tensor.cpu().numpy().astype(kind) for name, (tensor, kind) in values.items()}

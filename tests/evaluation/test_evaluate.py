@@ -1,0 +1,169 @@
+"""Nothing dropped, the same order and the same answers however the programs are batched and executed."""
+
+import dataclasses
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ipagnn.data import test_set
+from ipagnn.evaluation import Evaluation, evaluate
+from ipagnn.evaluation.evaluate import STREAMING, _Runner
+from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model
+from ipagnn.programs import Lengths, ProgramTable, Sampler, parse, steps, trace_length
+
+ONE_AT_A_TIME = 1
+
+
+def same_answers(one: Evaluation, other: Evaluation) -> bool:
+    exact = ("length", "steps", "target", "prediction", "rank", "trace_length")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in exact) and np.allclose(
+        one.confidence, other.confidence, rtol=1e-4, atol=1e-6
+    )
+
+
+def by_hand(model: ProgramModel, table: ProgramTable) -> np.ndarray:
+    """One program after the other, with the execution that spells the paper."""
+    dense = model.with_config(execution="dense").eval()
+    with torch.inference_mode():
+        logits = [dense(dense.collate(table.slice(i, i + 1))).logits[0] for i in range(len(table))]
+    return torch.stack(logits).argmax(dim=1).numpy()
+
+
+def test_all_programs_of_the_test_set_are_there_in_order() -> None:
+    table = test_set("full")
+    model = build_model(ModelConfig(name="line-rnn", hidden=2))
+    done: list[int] = []
+    evaluation = evaluate(model, table, progress=done.append)
+    assert len(evaluation) == 4500
+    assert np.array_equal(evaluation.length, np.repeat(np.arange(20, 101, 10), 500))
+    assert np.array_equal(evaluation.target, table.target)
+    assert done[-1] == 4500
+    assert done == sorted(done)
+
+
+@pytest.mark.parametrize("name", ["ipa-gnn", "hard-ip-rnn", "line-rnn", "trace-rnn"])
+@pytest.mark.parametrize("batch_bytes", [ONE_AT_A_TIME, 3_000_000, None])
+def test_batches_change_nothing(name: str, batch_bytes: int | None) -> None:
+    model = build_model(ModelConfig(name=name, hidden=6), seed=3)
+    table = Sampler("full", Lengths.uniform((5, 10, 20, 30)), seed=5).table(0, 40)
+    evaluation = evaluate(model, table, batch_bytes=batch_bytes)
+    assert np.array_equal(evaluation.prediction, by_hand(model, table))
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"ipa-gnn", "hard-ip-rnn", "line-rnn", "trace-rnn"}))
+def test_models_without_rows_are_batched_too(name: str) -> None:
+    model = build_model(ModelConfig(name=name, hidden=4), seed=3)
+    table = Sampler("full", Lengths.uniform((5, 10, 15)), seed=5).table(0, 24)
+    assert same_answers(evaluate(model, table, batch_bytes=ONE_AT_A_TIME), evaluate(model, table))
+
+
+def test_order_of_programs_changes_nothing(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> None:
+    order = np.random.default_rng(0).permutation(len(full_programs))
+    straight = evaluate(ipa_gnn, full_programs)
+    shuffled = evaluate(ipa_gnn, full_programs.take(order))
+    for field in ("length", "target", "prediction", "rank", "steps", "trace_length"):
+        assert np.array_equal(getattr(straight, field)[order], getattr(shuffled, field)), field
+
+
+def test_tables_one_after_the_other_are_one_set(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> None:
+    whole = evaluate(ipa_gnn, full_programs, pointer=True)
+    done: list[int] = []
+    pieces = [full_programs.slice(0, 3), full_programs.slice(3, 3), full_programs.slice(3, len(full_programs))]
+    joined = evaluate(ipa_gnn, iter(pieces), pointer=True, progress=done.append)
+    assert same_answers(whole, joined)
+    assert whole.pointer is not None
+    assert joined.pointer is not None
+    assert np.array_equal(whole.pointer.path_length, joined.pointer.path_length)
+    assert done[-1] == len(full_programs)
+
+
+@pytest.mark.parametrize("options", [{"prune": STREAMING}, {"prune": 1e-12}, {"execution": "dense"}])
+def test_every_execution_gives_the_same_answers(
+    ipa_gnn: ProgramModel, full_programs: ProgramTable, options: dict[str, Any]
+) -> None:
+    short = full_programs.slice(0, 6)
+    usual = evaluate(ipa_gnn, short, pointer=True)
+    other = evaluate(ipa_gnn.with_config(**options), short, pointer=True)
+    assert same_answers(usual, other)
+    assert usual.pointer is not None
+    assert other.pointer is not None
+    for field in dataclasses.fields(usual.pointer):
+        assert np.allclose(getattr(usual.pointer, field.name), getattr(other.pointer, field.name), atol=1e-4), (
+            field.name
+        )
+
+
+def test_planned_rows_give_the_same_answers(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> None:
+    """The way of a GPU, which plans all rows of programs that fit."""
+    planned = _Runner(ipa_gnn, torch.device("cpu"), None, pointer=False)
+    planned.streaming = None
+    short = full_programs.slice(0, 6)
+    with torch.inference_mode():
+        evaluation = planned.run(short, "full", lambda _: None)
+    assert same_answers(evaluate(ipa_gnn, short), evaluation)
+
+
+def test_sizes_and_traces_are_the_programs_own(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> None:
+    evaluation = evaluate(ipa_gnn, full_programs)
+    assert evaluation.steps.tolist() == [steps(program) for program in full_programs]
+    assert evaluation.trace_length.tolist() == [trace_length(program) for program in full_programs]
+
+
+def test_rank_confidence_and_margin_by_hand() -> None:
+    model = build_model(ModelConfig(name="line-rnn", hidden=2))
+    with torch.no_grad():
+        model.output.weight.zero_()
+        model.output.bias.zero_()
+        model.output.bias[7], model.output.bias[3], model.output.bias[5] = 3.0, 2.5, 2.5
+    programs = [parse(f"v0 = {n}") for n in (7, 3, 5, 0, 1)]
+    evaluation = evaluate(model, ProgramTable.from_programs(programs, [7, 3, 5, 0, 1]))
+    assert evaluation.prediction.tolist() == [7] * 5
+    assert evaluation.rank.tolist() == [0, 1, 2, 3, 4]  # of equals the smaller value comes first
+    total = np.exp(3.0) + 2 * np.exp(2.5) + 997
+    assert evaluation.confidence == pytest.approx([np.exp(3.0) / total] * 5)
+    assert evaluation.margin == pytest.approx([0.5] * 5)
+
+
+def test_training_mode_is_restored(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> None:
+    ipa_gnn.train()
+    evaluate(ipa_gnn, full_programs.slice(0, 1))
+    assert ipa_gnn.training
+    ipa_gnn.eval()
+
+
+def test_bad_sets_are_refused(
+    ipa_gnn: ProgramModel, full_programs: ProgramTable, partial_programs: ProgramTable
+) -> None:
+    with pytest.raises(ValueError, match="no programs to evaluate"):
+        evaluate(ipa_gnn, full_programs.slice(0, 0))
+    with pytest.raises(ValueError, match="Program 1 has no target"):
+        evaluate(ipa_gnn, ProgramTable.from_programs([parse("v0 = 1"), parse("v0 = 2")], [1, None]))
+    mixed = ProgramTable.concatenate([full_programs.slice(0, 2), partial_programs.slice(0, 2)])
+    with pytest.raises(ValueError, match="Program 2 is partial and those before it are not"):
+        evaluate(ipa_gnn, mixed)
+    with pytest.raises(ValueError, match="Program 2 is partial; all must be full, as the programs before it are"):
+        evaluate(ipa_gnn, iter([full_programs.slice(0, 2), partial_programs.slice(0, 2)]))
+    with pytest.raises(ValueError, match="Program 0 is partial; all must be full, which is what trace-rnn reads"):
+        evaluate(build_model(ModelConfig(name="trace-rnn", hidden=2)), partial_programs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ipa-gnn", "trace-rnn", "ggnn"])
+def test_memory_stays_below_two_gigabytes_at_length_100(name: str) -> None:
+    script = f"""
+import resource, torch
+from ipagnn.data import recipe
+from ipagnn.evaluation import evaluate
+from ipagnn.models import ModelConfig, build_model
+from ipagnn.programs import Lengths
+torch.set_num_threads(2)
+table = recipe("test", "full", 12, 1, Lengths.exact(100)).table(0, 12)
+evaluate(build_model(ModelConfig(name={name!r}, hidden=200)), table, pointer=True)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=900)
+    assert int(done.stdout) < 2e9

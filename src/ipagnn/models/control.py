@@ -43,7 +43,7 @@ class InstructionPointer(Control):
         arrived = torch.zeros_like(p).index_add(0, edges.target, weight)  # equation 6
         if self.exit_keeps:
             # An exit holds the plain sum of what arrived until the end, when `final` divides it once.
-            weight = torch.where(edges.source == edges.target, 1.0, weight)
+            weight = torch.where(is_exit(batch)[edges.source], 1.0, weight)
         total = torch.zeros_like(a).index_add(0, edges.target, weight[:, None] * messages)  # equation 5
         proposal = divide(total, arrived) if self.normalise else total
         if self.exit_keeps:

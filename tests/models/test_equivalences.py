@@ -1,0 +1,150 @@
+"""What the paper says is equal (sections 4.3 and 4.4), with shared weights."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from ipagnn.data.contract import Batch
+from ipagnn.models import GGNN, IPAGNN, ProgramModel
+from ipagnn.models.control import AllNeighbours
+from ipagnn.models.execution import GatedUpdate
+from ipagnn.programs.grammar import Grammar, Lengths
+from ipagnn.programs.program import ProgramTable
+from ipagnn.programs.sampler import Sampler
+
+from .conftest import Make
+
+EXACT = {"rtol": 1e-9, "atol": 1e-12}
+NORMALISED = {"rtol": 1e-4, "atol": 1e-5}  # each division by mass + 1e-7 takes a ten-millionth of the state
+
+
+def shared(target: ProgramModel, source: ProgramModel) -> ProgramModel:
+    """`target` with the weights of `source`, as far as it has them."""
+    theirs = source.state_dict()
+    target.load_state_dict({key: theirs[key] for key in target.state_dict()})
+    return target
+
+
+def test_saturated_ipa_gnn_is_the_hard_ip_rnn(make: Make, mixed: ProgramTable) -> None:
+    soft = make("ipa-gnn")
+    hard = soft.with_config(name="hard-ip-rnn")  # the weights load as they are
+    batch = soft.collate(mixed)
+    assert not torch.allclose(soft(batch).logits, hard(batch).logits), "nothing would be shown"
+    with torch.no_grad():
+        soft.control.branch.weight *= 1e8  # type: ignore[union-attr, operator]
+    saturated, decided = soft(batch, trace=True), hard(batch, trace=True)
+    taken = saturated.branch[~saturated.branch.isnan() & (saturated.pointer[:-1] > 0)]
+    assert set(taken.tolist()) == {0.0, 1.0}, "both branches are taken, and fully"
+    torch.testing.assert_close(saturated.logits, decided.logits, **EXACT)
+    torch.testing.assert_close(saturated.pointer, decided.pointer, **EXACT)
+
+
+def right_decisions(batch: Batch, node_paths: list[list[int]]) -> list[Tensor]:
+    """By step: which branch the node that a program is at must take. [node, 2]"""
+    longest = max(map(len, node_paths))
+    decisions = []
+    for t in range(longest):
+        b = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(len(batch.true), 1)
+        for path in node_paths:
+            if t + 1 < len(path) and batch.true[path[t]] != path[t + 1]:
+                b[path[t]] = b[path[t]].flip(0)
+        decisions.append(b)
+    return decisions
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_hard_ip_rnn_with_right_decisions_is_the_trace_rnn(
+    make: Make, monkeypatch: pytest.MonkeyPatch, normalise: bool
+) -> None:
+    hard = make("hard-ip-rnn", execution="dense", normalise=normalise)
+    oracle = shared(make("trace-rnn"), hard)
+    drawn = Sampler(lengths=Lengths.uniform([10, 15]), seed=2).table(0, 80)
+    batch = oracle.collate(drawn)
+    lengths = torch.bincount(batch.rows.program)  # type: ignore[union-attr]
+    table = drawn.take(torch.nonzero(lengths <= batch.steps).squeeze(1).numpy())
+    batch = oracle.collate(table)
+    paths = [batch.rows.node[batch.rows.program == i].tolist() for i in range(len(batch))]  # type: ignore[union-attr]
+    decisions = right_decisions(batch, [[*path, int(exit)] for path, exit in zip(paths, batch.exits, strict=True)])
+    assert len(table) > 20
+    assert any((b[:, 1] == 1).any() for b in decisions), "false branches are taken too"
+    assert any(len(set(path)) < len(path) for path in paths), "loops go round"
+    calls = iter(decisions)
+    monkeypatch.setattr(
+        "ipagnn.models.control.branch_decisions", lambda logits, branches, hard: next(calls, decisions[-1])
+    )
+    logits = hard(batch).logits
+    torch.testing.assert_close(logits, oracle(batch).logits, **(NORMALISED if normalise else EXACT))
+
+
+def test_on_straight_lines_trace_rnn_line_rnn_and_ipa_gnn_are_one(make: Make) -> None:
+    straight = Grammar(stmt_pass=0, stmt_repeat=0, stmt_if=0, stmt_if_else=0)
+    table = Sampler(lengths=Lengths.uniform(range(2, 30)), grammar=straight, seed=3).table(0, 40)
+    line = make("line-rnn")
+    trace = shared(make("trace-rnn"), line)
+    expected = line(line.collate(table)).logits
+    torch.testing.assert_close(trace(trace.collate(table)).logits, expected, **EXACT)
+    for name in ("ipa-gnn", "hard-ip-rnn"):
+        for normalise in (True, False):
+            pointed = make(name, normalise=normalise)
+            pointed.load_state_dict(line.state_dict(), strict=False)
+            logits = pointed(pointed.collate(table)).logits
+            torch.testing.assert_close(logits, expected, **(NORMALISED if normalise else EXACT))
+
+
+def test_ipa_gnn_with_both_replacements_is_the_ggnn(make: Make, mixed: ProgramTable) -> None:
+    ipa, ggnn = make("ipa-gnn", execution="dense"), make("ggnn")
+    assert isinstance(ipa, IPAGNN)
+    assert isinstance(ggnn, GGNN)
+    batch = ggnn.collate(mixed)
+    expected = ggnn(batch).logits
+    ipa.load_state_dict(ggnn.state_dict(), strict=False)
+    ipa.control = AllNeighbours("root")  # type: ignore[assignment]
+    ipa.execution = GatedUpdate(ipa.config.hidden, 4, torch.Generator()).double()
+    assert not torch.allclose(ipa(batch).logits, expected)
+    ipa.execution.load_state_dict(ggnn.execution.state_dict())
+    assert torch.equal(ipa(batch).logits, expected)
+
+
+def test_ablations_differ_from_the_ipa_gnn_by_one_column_each(make: Make) -> None:
+    ipa, ggnn, no_control, no_execute = (make(n) for n in ("ipa-gnn", "ggnn", "no-control", "no-execute"))
+    for model, control, execution in ((no_control, ggnn, ipa), (no_execute, ipa, ggnn)):
+        assert type(model.control) is type(control.control)
+        assert type(model.execution) is type(execution.execution)
+
+
+def test_ggnn_one_node_at_a_time(make: Make, short: ProgramTable) -> None:
+    """The GGNN again, written with loops over nodes and edges and torch's own GRU."""
+    model = make("ggnn")
+    assert isinstance(model, GGNN)
+    execution, hidden = model.execution, model.config.hidden
+    assert isinstance(execution, GatedUpdate)
+    gru = torch.nn.GRUCell(hidden, hidden).double()
+    with torch.no_grad():
+        gru.weight_ih.copy_(execution.gru.input.T)
+        gru.weight_hh.copy_(execution.gru.hidden.T)
+        gru.bias_ih.copy_(execution.gru.bias)
+        gru.bias_hh.zero_()
+    batch = model.collate(short.slice(0, 4))
+    logits = []
+    for i, (first, end) in enumerate(pairwise(batch.node_offsets.tolist())):
+        h = [
+            model.cell(model.cell.zero_state(1), batch.node_tokens[n : n + 1]).view(4, hidden)
+            for n in range(first, end)
+        ]
+        edges = []
+        for n in range(first, end):
+            true, false = int(batch.true[n]), int(batch.false[n])
+            edges.append((n - first, true - first, 0))
+            if true != false:
+                edges.append((n - first, false - first, 1))
+        for _ in range(int(batch.steps[i])):
+            new = []
+            for n in range(end - first):
+                arriving = [execution.dense[kind](h[s]) for s, t, kind in edges if t == n]
+                back = [execution.dense[kind + 2](h[t]) for s, t, kind in edges if s == n]
+                new.append(gru(sum(arriving + back) / (2 + len(arriving)) ** 0.5, h[n]))
+            h = new
+        logits.append(model.output(h[-1].flatten()))
+    torch.testing.assert_close(model(batch).logits, torch.stack(logits), **EXACT)

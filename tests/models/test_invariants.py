@@ -1,0 +1,110 @@
+"""What must hold for every model, whatever its weights."""
+
+import numpy as np
+import pytest
+import torch
+
+from ipagnn.data.contract import BATCH_FIELDS
+from ipagnn.models import MODELS
+from ipagnn.programs.grammar import Lengths
+from ipagnn.programs.program import ProgramTable
+from ipagnn.programs.sampler import Sampler
+
+from .conftest import Make
+
+EXACT = {"rtol": 1e-9, "atol": 1e-12}
+
+
+def test_the_registry_holds_the_papers_eight_models() -> None:
+    names = {"ipa-gnn", "hard-ip-rnn", "trace-rnn", "line-rnn", "no-control", "no-execute", "ggnn", "r-gat"}
+    assert names <= MODELS.keys()
+    assert all(MODELS[name].name == name for name in names)
+    assert MODELS["trace-rnn"].tasks == ("full",)
+
+
+@pytest.mark.parametrize("name", ["ipa-gnn", "hard-ip-rnn", "no-execute"])
+def test_mass_sums_to_one_and_the_exit_absorbs(make: Make, mixed: ProgramTable, name: str) -> None:
+    model = make(name, execution="dense")
+    batch = model.collate(mixed)
+    pointer = model(batch, trace=True).pointer
+    program = batch.node_program.long().expand_as(pointer)
+    mass = pointer.new_zeros(len(pointer), len(batch)).scatter_add(1, program, pointer)
+    torch.testing.assert_close(mass, torch.ones_like(mass))
+    assert (pointer >= 0).all()
+    at_exit = pointer[:, batch.exits]
+    assert (at_exit.diff(dim=0) >= -1e-12).all(), "what has arrived stays"
+    assert (at_exit[-1] > 0).any()
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_batch_mates_and_their_order_change_nothing(make: Make, name: str) -> None:
+    model = make(name)
+    table = Sampler(seed=4).table(0, 12)
+    alone = model(model.collate(table)).logits
+    order = np.random.default_rng(0).permutation(12)
+    torch.testing.assert_close(model(model.collate(table.take(order))).logits, alone[order], **EXACT)
+    longer = Sampler(lengths=Lengths.exact(25), seed=1).table(0, 3)
+    among = model(model.collate(ProgramTable.concatenate([longer, table, longer]))).logits
+    torch.testing.assert_close(among[3:-3], alone, **EXACT)
+
+
+@pytest.mark.parametrize(("name", "task"), [(name, task) for name in sorted(MODELS) for task in MODELS[name].tasks])
+def test_every_parameter_is_finite_used_and_gets_a_gradient(make: Make, name: str, task: str) -> None:
+    model = make(name, heads=2)
+    batch = model.collate(Sampler(task=task, seed=9).table(0, 64))  # type: ignore[arg-type]
+    output = model(batch)
+    assert output.logits.shape == (64, 1000)
+    torch.nn.functional.cross_entropy(output.logits, batch.target).backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.isfinite().all(), key
+        assert parameter.grad is not None, key
+        assert parameter.grad.isfinite().all(), key
+        assert parameter.grad.abs().max() > 1e-12, key
+        before = parameter.detach().clone()
+        with torch.no_grad():
+            parameter += 0.1 * torch.randn(
+                parameter.shape, dtype=parameter.dtype, generator=torch.Generator().manual_seed(0)
+            )
+            assert not torch.equal(model(batch).logits, output.logits), key
+            parameter.copy_(before)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_only_the_declared_fields_matter(make: Make, name: str) -> None:
+    """Targets are there for the loss; a model that looked at them would be cheating."""
+    model = make(name)
+    table = Sampler(seed=2).table(0, 8)
+    blind = ProgramTable(table.line_offsets, table.line_tokens, np.full_like(table.target, -1))
+    assert torch.equal(model(model.collate(table)).logits, model(model.collate(blind)).logits)
+    assert "target" in BATCH_FIELDS
+
+
+@pytest.mark.parametrize("name", ["no-control", "no-execute", "ggnn", "r-gat", "ipa-gnn"])
+def test_states_stay_bounded_over_hundreds_of_steps(make: Make, name: str) -> None:
+    model = make(name)
+    table = Sampler(lengths=Lengths.exact(50), seed=6).table(0, 3)
+    batch = model.collate(table)
+    assert batch.steps.max() > 100
+    with torch.no_grad():
+        assert model(batch).logits.abs().max() < 100
+
+
+def test_a_trace_holds_the_states_of_models_without_a_pointer(make: Make, short: ProgramTable) -> None:
+    for name, width in (("ggnn", 24), ("no-control", 24), ("r-gat", 6)):
+        model = make(name)
+        batch = model.collate(short)
+        output = model(batch, trace="states")
+        assert output.pointer is None
+        assert output.states.shape == (batch.steps.max() + 1, len(batch.true), width)
+        torch.testing.assert_close(model.output(output.states[-1, batch.exits]), output.logits)
+
+
+def test_the_trace_rnns_pointer_is_the_trace(make: Make, short: ProgramTable) -> None:
+    model = make("trace-rnn")
+    batch = model.collate(short)
+    assert batch.rows is not None
+    pointer = model(batch, trace=True).pointer
+    assert pointer[-1].sum() == len(batch)
+    assert set(pointer.unique().tolist()) == {0.0, 1.0}
+    assert (pointer[0].nonzero().squeeze(1) == batch.starts).all()
+    assert pointer[:, batch.exits][-1].all()

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ipagnn import __version__
-from ipagnn.apps import data_commands, evaluation_commands, program_commands
+from ipagnn.apps import data_commands, evaluation_commands, program_commands, training_commands
 from ipagnn.apps.terminal import guarded
 
 app = typer.Typer(
@@ -21,11 +21,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-PROGRAMS, DATA, RESULTS = "Programs", "Data", "Results"
+PROGRAMS, DATA, TRAINING, RESULTS = "Programs", "Data", "Training", "Results"
 app.command(rich_help_panel=PROGRAMS)(program_commands.sample)
 app.command(rich_help_panel=PROGRAMS)(program_commands.inspect)
 app.command(rich_help_panel=DATA)(data_commands.generate)
 app.command(rich_help_panel=DATA)(data_commands.ceiling)
+app.command(rich_help_panel=TRAINING)(training_commands.train)
+app.command(rich_help_panel=TRAINING)(training_commands.runs)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.evaluate)
 
 

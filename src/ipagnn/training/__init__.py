@@ -1,1 +1,23 @@
-"""See docs."""
+"""Training: `train(preset("quick"), "runs/a")` begins a run or goes on with it; `list_runs` finds them again."""
+
+from ipagnn.training.config import TrainConfig
+from ipagnn.training.files import RunError
+from ipagnn.training.folder import RunFolder, read_config, read_metrics
+from ipagnn.training.presets import preset
+from ipagnn.training.step import StepMetrics, TrainingStep, make_step
+from ipagnn.training.trainer import Progress, Result, train
+
+__all__ = [
+    "Progress",
+    "Result",
+    "RunError",
+    "RunFolder",
+    "StepMetrics",
+    "TrainConfig",
+    "TrainingStep",
+    "make_step",
+    "preset",
+    "read_config",
+    "read_metrics",
+    "train",
+]

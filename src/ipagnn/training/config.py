@@ -1,0 +1,251 @@
+"""What a training run is: every choice with its meaning and unit, checked before any data is made."""
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+
+from ipagnn.data.splits import TRAINING_LENGTH, VALIDATION_COUNT
+from ipagnn.models import MODELS, ModelConfig
+from ipagnn.programs.grammar import MAX_LENGTH, MIN_LENGTH
+from ipagnn.programs.program import Task
+
+Optimizer = Literal["adam", "sgd"]
+ScheduleName = Literal["constant", "linear", "cosine"]
+Precision = Literal["fp32", "tf32", "bf16"]
+
+STREAM: Final = "stream"
+"""`data` of runs that draw their programs as they go."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """All that decides a training run; the defaults are the paper's recipe.
+
+    Examples are programs. What is counted in examples is looked at every `log_every` steps, so it happens at the first
+    multiple of `log_every` steps that reaches it.
+
+    Attributes:
+        model: The model, its size, its step budget and the language it is for.
+        task: Complete programs, or programs with one masked line.
+        length: C, the longest training length in lines, and the exact length of validation programs.
+        data: `stream` draws fresh programs without end; otherwise a directory that `ipagnn generate` wrote.
+        seed: Decides the first weights, the programs of the stream, and the order of programs.
+        batch_size: Programs a step, over all processes together.
+        examples: Programs to train on in all, rounded up to whole batches.
+        window: Batches drawn at a time, sorted by T(x) and cut into batches of programs of like T(x), which then come
+            in random order; 1 leaves programs as they come.
+        optimizer: `adam` (0.9, 0.999, 1e-8) or plain `sgd`.
+        rate: Learning rate, at its highest.
+        clip: Gradients with a global norm above this are scaled down to it; 0 never does.
+        schedule: `constant`, or `linear` or `cosine` decay to 0 after the warm-up.
+        warmup: Examples over which the rate rises from 0.
+        averaging: Decay of the exponential moving average of weights (a step); 0 keeps none. With it, the average is
+            what is validated and kept.
+        precision: `fp32`, `tf32` (products on NVIDIA GPUs) or `bf16` (autocast); weights are fp32 with all of them.
+        device: `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`.
+        threads: Threads that torch computes with on a CPU; 0 leaves it to torch.
+        workers: Threads that make batches in the background.
+        validation_count: Withheld programs of length exactly `length` that select the weights to keep.
+        validation_every: Examples between two validations; there is always one at the end.
+        log_every: Steps between two lines of metrics, and between two looks at anything that may end or interrupt.
+        checkpoint_every: Seconds between two checkpoints; 0 writes none by the clock.
+        checkpoint_steps: Steps between two checkpoints; 0 writes none by steps.
+        on_nan: What to do about a step whose gradient is not finite or beyond `norm_limit`: `stop`, or `skip` it. It is
+            never applied.
+        norm_limit: Norms above this count as exploded.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    task: Task = "full"
+    length: int = TRAINING_LENGTH
+    data: str = STREAM
+    seed: int = 0
+    batch_size: int = 32
+    examples: int = 15_000_000
+    window: int = 1
+    optimizer: Optimizer = "adam"
+    rate: float = 1e-3
+    clip: float = 5.0
+    schedule: ScheduleName = "constant"
+    warmup: int = 0
+    averaging: float = 0.0
+    precision: Precision = "fp32"
+    device: str = "auto"
+    threads: int = 0
+    workers: int = 1
+    validation_count: int = VALIDATION_COUNT
+    validation_every: int = 250_000
+    log_every: int = 50
+    checkpoint_every: float = 60.0
+    checkpoint_steps: int = 0
+    on_nan: Literal["stop", "skip"] = "stop"
+    norm_limit: float = 1e6
+
+    def __post_init__(self) -> None:
+        for name, least, most in _RANGES:
+            value = getattr(self, name)
+            if not least <= value <= most:
+                limits = f"at least {least:g}" if math.isinf(most) else f"from {least:g} to {most:g}"
+                raise ValueError(f"{name} is {value}; it must be {limits}.")
+        for name, hint in get_type_hints(TrainConfig).items():
+            if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(get_args(hint))}.")
+        if self.rate == 0 or self.norm_limit == 0:
+            raise ValueError("rate and norm_limit must be above 0: with 0 nothing would ever be learnt.")
+        if self.device not in ("auto", "cpu", "cuda") and not self.device.removeprefix("cuda:").isdecimal():
+            raise ValueError(f"device is {self.device!r}; it must be auto, cpu, cuda or cuda:N.")
+        if self.averaging >= 1:
+            raise ValueError("averaging is 1, which would keep the first weights for ever; choose less, such as 0.999.")
+        if self.warmup >= self.examples:
+            raise ValueError(f"warmup is {self.warmup}, which leaves nothing of {self.examples} examples to train on.")
+        if self.precision == "tf32" and self.device == "cpu":
+            raise ValueError("precision is tf32, which only NVIDIA GPUs have; choose fp32 or bf16, or another device.")
+        if self.model.prune:
+            raise ValueError(f"model.prune is {self.model.prune:g}; pruning is for inference only, so train with 0.")
+        model = MODELS.get(self.model.name)
+        if model is None:
+            raise ValueError(
+                f"There is no model {self.model.name!r}. {near_miss(self.model.name, list(MODELS), 'The models are')}"
+            )
+        if self.task not in model.tasks:
+            raise ValueError(
+                f"The model {self.model.name} cannot be trained on the {self.task} task, only on "
+                f"{' and '.join(model.tasks)}: it needs the true trace of complete programs."
+            )
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return -(-self.examples // self.batch_size)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as TOML and JSON know them; `from_dict` reads it back."""
+        shallow = {f.name: getattr(self, f.name) for f in fields(self)}
+        return shallow | {"model": self.model.to_dict()}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "TrainConfig":
+        """A configuration from some or all of its fields; the others keep their defaults.
+
+        Raises:
+            ValueError: A key is unknown (the sentence names the near miss), or a value is not what its field holds.
+        """
+        known = dict.fromkeys(flatten(TrainConfig().to_dict()))
+        for key in flatten(values):
+            if key not in known:
+                raise ValueError(f"{key!r} is not a setting. {near_miss(key, list(known), 'The settings are')}")
+        hints = get_type_hints(TrainConfig)
+        given: dict[str, Any] = {}
+        for key, value in values.items():
+            if key == "model":
+                if not isinstance(value, Mapping):
+                    raise ValueError(f"model is {value!r}; it must be a table of settings, such as model.name.")
+                given[key] = ModelConfig.from_dict(_typed_model(value))
+            else:
+                given[key] = _typed(key, value, hints[key])
+        return TrainConfig(**given)
+
+    def replace(self, **changes: Any) -> "TrainConfig":
+        """The same with some fields changed."""
+        return replace(self, **changes)
+
+
+_RANGES: Final[tuple[tuple[str, float, float], ...]] = (
+    ("length", MIN_LENGTH, MAX_LENGTH),
+    ("seed", 0, 2**63 - 1),
+    ("batch_size", 1, math.inf),
+    ("examples", 1, 2**53),
+    ("window", 1, math.inf),
+    ("rate", 0, math.inf),
+    ("clip", 0, math.inf),
+    ("warmup", 0, math.inf),
+    ("averaging", 0, 1),
+    ("threads", 0, 1024),
+    ("workers", 1, 1024),
+    ("validation_count", 1, math.inf),
+    ("validation_every", 1, math.inf),
+    ("log_every", 1, math.inf),
+    ("checkpoint_every", 0, math.inf),
+    ("checkpoint_steps", 0, math.inf),
+    ("norm_limit", 0, math.inf),
+)
+
+FREE: Final = frozenset({"device", "threads", "workers", "checkpoint_every", "checkpoint_steps", "on_nan"})
+"""Settings that may differ when a run goes on: where and how safely it computes, not what."""
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one, with dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables with those of `changes` laid over them; a new grammar brings its number of classes."""
+    merged = dict(base)
+    for key, value in changes.items():
+        here = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(here, Mapping)
+        merged[key] = merge(here, value) if both else value  # type: ignore[arg-type]
+        if key == "grammar":
+            merged.pop("classes", None)
+    return merged
+
+
+def differing(there: TrainConfig, asked: TrainConfig) -> list[str]:
+    """In what two configurations differ that must not when a run goes on, as phrases."""
+    a, b = flatten(there.to_dict()), flatten(asked.to_dict())
+    return [f"{key} is {a.get(key)!r}, not {b.get(key)!r}" for key in b if key not in FREE and a.get(key) != b.get(key)]
+
+
+def near_miss(key: str, known: list[str], otherwise: str) -> str:
+    """Which known key somebody may have meant, with or without the tables around it; else all that are known."""
+    leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
+    near = difflib.get_close_matches(key, known, n=1) or [
+        leaves[leaf] for leaf in difflib.get_close_matches(key.rpartition(".")[2], leaves, n=1)
+    ]
+    return f"Did you mean {near[0]!r}?" if near else f"{otherwise} {', '.join(known)}."
+
+
+def _typed(key: str, value: Any, hint: Any) -> Any:
+    """`value` as its field holds it; whole numbers will do for real ones."""
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    wanted = str if get_origin(hint) is Literal else hint
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        kinds = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+        raise ValueError(f"{key} is {value!r}; it must be {kinds[wanted]}.")
+    return value
+
+
+_MODEL_TYPES: Final[dict[str, type]] = {
+    "name": str,
+    "hidden": int,
+    "classes": int,
+    "normalise": bool,
+    "execution": str,
+    "prune": float,
+    "heads": int,
+    "budget.kind": str,
+    "budget.factor": float,
+    "budget.cap": int,
+}
+
+
+def _typed_model(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's table with its values checked; the grammar checks its own."""
+    typed = dict(values)
+    for name, hint in _MODEL_TYPES.items():
+        table, _, leaf = name.rpartition(".")
+        holder = typed.get(table) if table else typed
+        if isinstance(holder, Mapping) and leaf in holder:
+            checked = {**holder, leaf: _typed(f"model.{name}", holder[leaf], hint)}
+            typed = {**typed, table: checked} if table else checked
+    return typed

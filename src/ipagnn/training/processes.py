@@ -1,0 +1,105 @@
+"""Several processes that train one model together, as `torchrun` starts them, and the devices they compute on."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import distributed
+
+from ipagnn.training.config import TrainConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Which of how many processes this is.
+
+    Attributes:
+        rank: Which one; 0 writes the run folder.
+        world: How many.
+        device: What it computes on.
+    """
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def writes(self) -> bool:
+        """Whether this is the process that writes and reports."""
+        return self.rank == 0
+
+    def any(self, here: bool) -> bool:
+        """Whether it holds in any process."""
+        if self.world == 1:
+            return here
+        flag = torch.tensor(float(here), device=self.device)
+        distributed.all_reduce(flag, distributed.ReduceOp.MAX)
+        return bool(flag.item())
+
+    def wait(self) -> None:
+        """Until all processes have come here."""
+        self.any(False)
+
+
+@contextmanager
+def join_processes(config: TrainConfig) -> Iterator[Processes]:
+    """Meet the other processes that `torchrun` started, if it did, and choose the device.
+
+    Raises:
+        ValueError: The batch cannot be shared evenly, or the device is not there.
+    """
+    rank, world, local = (int(os.environ.get(x, d)) for x, d in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
+    device = choose_device(config, local if world > 1 else None)
+    if config.batch_size % world:
+        raise ValueError(
+            f"A batch of {config.batch_size} programs cannot be shared evenly by {world} processes; choose a "
+            f"batch_size that {world} divides."
+        )
+    if world == 1:
+        yield Processes(0, 1, device)
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", rank=rank, world_size=world)
+    try:
+        yield Processes(rank, world, device)
+    finally:
+        distributed.destroy_process_group()
+
+
+def choose_device(config: TrainConfig, local: int | None = None) -> torch.device:
+    """The device that a config names.
+
+    Args:
+        config: Its device, and a precision that the device must have.
+        local: Which process of this machine it is for, so that each takes a GPU of its own.
+    """
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    name = config.device
+    if name == "auto":
+        name = "cuda" if gpus else "cpu"
+    if name == "cuda":
+        name = f"cuda:{local or 0}"
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= gpus:
+        there = f"GPUs cuda:0 to cuda:{gpus - 1}" if gpus else "no GPU that torch can use"
+        raise ValueError(f"The device {name} was asked for, but there is {there}; choose device=auto or device=cpu.")
+    if config.precision == "tf32" and device.type != "cuda":
+        raise ValueError("precision is tf32, which only NVIDIA GPUs have, and there is none; choose fp32 or bf16.")
+    return device
+
+
+@contextmanager
+def arithmetic(config: TrainConfig) -> Iterator[None]:
+    """The precision of fp32 products and the number of threads while the block runs."""
+    precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
+    torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        torch.set_num_threads(threads)

@@ -1,0 +1,44 @@
+"""The settings of a run from what was given: a preset, a TOML file, single settings, or the run itself."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ipagnn.training.config import TrainConfig, flatten, merge
+from ipagnn.training.folder import RunFolder
+from ipagnn.training.presets import PresetName, preset
+
+
+def resolve(
+    run: Path | str,
+    preset_name: PresetName | None = None,
+    file: Path | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> TrainConfig:
+    """The settings of a run; of what is given, the later wins: preset, file, changes.
+
+    Args:
+        run: Its folder. Where it holds a run and neither preset nor file is given, the settings of that are the start.
+        preset_name: Where to start from; `paper` if nothing else is given.
+        file: A TOML file of settings.
+        changes: Settings as nested tables.
+
+    Raises:
+        ValueError: A setting is unknown, or they contradict each other.
+    """
+    changes = changes or {}
+    folder = RunFolder(run)
+    if preset_name is None and file is None and folder.exists:
+        return TrainConfig.from_dict(merge(folder.config().to_dict(), changes))
+    given: Mapping[str, Any] = {}
+    if file is not None:
+        try:
+            given = tomllib.loads(file.read_text())
+            TrainConfig.from_dict(given)  # so that a mistake in the file is told as one
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from error
+    given = merge(given, changes)
+    named = flatten(given)
+    base = preset(preset_name or "paper", named.get("model.name", "ipa-gnn"), named.get("task", "full"))
+    return TrainConfig.from_dict(merge(base.to_dict(), given))

@@ -1,0 +1,153 @@
+"""Where a run's programs come from, numbered without an end: batch k is a function of the config and k alone."""
+
+import threading
+from concurrent.futures import Future
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ipagnn.data.batch_kernels import build_graphs
+from ipagnn.data.shards import DataSet, DataSetError, read_shards
+from ipagnn.data.splits import training_sampler
+from ipagnn.data.stream import Source
+from ipagnn.programs.grammar import Lengths
+from ipagnn.programs.program import ProgramTable
+from ipagnn.training.config import STREAM, TrainConfig
+
+_WINDOWS_KEPT: Final = 3
+
+
+class Epochs:
+    """The programs of a data set, epoch after epoch without an end, each in an order of its own.
+
+    An epoch takes the shards in random order and the programs of each in random order, so that one shard at a time is
+    read, whole.
+
+    Args:
+        data: The data set.
+        seed: Decides the orders.
+    """
+
+    def __init__(self, data: DataSet, seed: int) -> None:
+        self._data, self._seed = data, seed
+
+    def table(self, start: int, count: int) -> ProgramTable:
+        """The programs `start:start + count`, counted over all epochs."""
+        size = len(self._data)
+        pieces = []
+        while count:
+            epoch, first = divmod(start, size)
+            taken = min(count, size - first)
+            pieces += self._of_epoch(epoch, first, first + taken)
+            start, count = start + taken, count - taken
+        return ProgramTable.concatenate(pieces)
+
+    def _of_epoch(self, epoch: int, start: int, stop: int) -> list[ProgramTable]:
+        pieces, first = [], 0
+        for index in np.random.default_rng([self._seed, epoch]).permutation(len(self._data.manifest.shards)).tolist():
+            last = first + self._data.manifest.shards[index].count
+            low, high = max(start, first), min(stop, last)
+            if low < high:
+                order = np.random.default_rng([self._seed, epoch, index]).permutation(last - first)
+                pieces.append(self._data.shard(index).take(order[low - first : high - first]))
+            first = last
+        return pieces
+
+
+class Windows:
+    """The programs of a source, put in order by T(x) within windows of several batches.
+
+    A packed step costs what its longest program costs, so batches of like T(x) are faster. Window w holds the programs
+    of batches `w * window : (w + 1) * window`: sorted by T(x), cut into batches, and these in random order. It is a
+    permutation within the window, so positions mean what they do without it.
+
+    Args:
+        source: Where programs come from.
+        batch_size: Programs a batch, over all processes.
+        window: Batches a window.
+        seed: Decides the order of batches.
+    """
+
+    def __init__(self, source: Source, batch_size: int, window: int, seed: int) -> None:
+        self._source, self._batch_size, self._window, self._seed = source, batch_size, window, seed
+        self._lock = threading.Lock()
+        self._made: dict[int, Future[ProgramTable]] = {}
+
+    def table(self, start: int, count: int) -> ProgramTable:
+        """The programs `start:start + count` of the new order."""
+        size = self._window * self._batch_size
+        pieces = []
+        while count:
+            index, first = divmod(start, size)
+            taken = min(count, size - first)
+            pieces.append(self._of(index).slice(first, first + taken))
+            start, count = start + taken, count - taken
+        return ProgramTable.concatenate(pieces)
+
+    def _of(self, index: int) -> ProgramTable:
+        """Window `index`, made once by whichever thread asks first; the others wait for it."""
+        with self._lock:
+            made, mine = self._made.get(index), False
+            if made is None:
+                made, mine = Future[ProgramTable](), True
+                self._made[index] = made
+                for old in sorted(self._made)[:-_WINDOWS_KEPT]:
+                    del self._made[old]
+        if mine:
+            try:
+                made.set_result(self._make(index))
+            except BaseException as error:
+                made.set_exception(error)
+        return made.result()
+
+    def _make(self, index: int) -> ProgramTable:
+        size = self._window * self._batch_size
+        table = self._source.table(index * size, size)
+        steps = build_graphs(table.line_offsets, table.line_tokens, False)[-1]
+        batches: npt.NDArray[np.int64] = np.argsort(steps, kind="stable").reshape(self._window, self._batch_size)
+        order = np.random.default_rng([self._seed, index]).permutation(self._window)
+        return table.take(batches[order].reshape(-1))
+
+
+def open_data(config: TrainConfig) -> DataSet | None:
+    """The data set on disk that a run is to train on, held against its checksums and the config; None for the stream.
+
+    Raises:
+        DataSetError: It is damaged, or it is for something else.
+    """
+    if config.data == STREAM:
+        return None
+    data = read_shards(config.data)
+    recipe = data.manifest.recipe
+    for name, found, wanted in (
+        ("split", recipe.split, "train"),
+        ("task", recipe.task, config.task),
+        ("longest program", recipe.lengths.longest, config.length),
+        ("grammar", recipe.grammar, config.model.grammar),
+    ):
+        if found != wanted:
+            raise DataSetError(
+                f"The {name} of the data set {config.data} is {found}, and the run is to train on {wanted}; choose "
+                "another data set, or other settings."
+            )
+    data.verify()
+    return data
+
+
+def make_source(config: TrainConfig, data: DataSet | None) -> Source:
+    """The numbered programs of a run."""
+    source: Source = (
+        training_sampler(config.task, config.length, config.seed, config.model.grammar)
+        if data is None
+        else Epochs(data, config.seed)
+    )
+    return Windows(source, config.batch_size, config.window, config.seed) if config.window > 1 else source
+
+
+def data_fingerprint(config: TrainConfig, data: DataSet | None) -> str:
+    """What tells a run's programs from others: the hash of a data set, or the recipe of the stream in words."""
+    if data is not None:
+        return data.fingerprint
+    longest = Lengths.training(config.length).longest
+    return f"stream of {config.task} programs up to length {longest}, seed {config.seed}"

@@ -1,0 +1,185 @@
+"""One step of training: from a batch of programs to changed weights."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor, distributed
+from torch.nn.functional import cross_entropy
+
+from ipagnn.data.contract import Batch
+from ipagnn.models import ProgramModel
+from ipagnn.programs.program import ProgramTable
+from ipagnn.training.config import TrainConfig
+from ipagnn.training.update import Update
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class StepMetrics:
+    """What happened since the last reading, over all processes.
+
+    Attributes:
+        steps: Steps taken.
+        loss: Mean cross entropy of the programs, in nats.
+        accuracy: Share of programs whose likeliest value is the target, each seen before it was learnt from.
+        norm: Mean norm of the gradient, before clipping.
+        largest_norm: Its largest.
+        skipped: Steps whose gradient was not applied; they count for nothing above.
+        first_skipped: Which of the steps was the first of these, from 0; -1 if there is none.
+    """
+
+    steps: int
+    loss: float
+    accuracy: float
+    norm: float
+    largest_norm: float
+    skipped: int
+    first_skipped: int
+
+
+class TrainingStep(Protocol[P]):
+    """How a step is computed. Between two calls of `metrics` nothing waits for the device.
+
+    It starts with the weights that the model has when the step is made.
+    """
+
+    def prepare(self, table: ProgramTable) -> P:
+        """What the step reads of a batch of programs. Runs in background threads, several at a time."""
+
+    def __call__(self, prepared: P) -> None:
+        """Forward, loss, backward, clipping and update; a gradient that is not finite changes nothing."""
+
+    def metrics(self) -> StepMetrics:
+        """What happened since the last reading; waits for the device."""
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the steps that follow."""
+
+    def weights(self, *, averaged: bool = False) -> dict[str, Tensor]:
+        """Copies of the current weights by parameter name; of their average if asked for and kept."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Copies of all there is beside the weights: moments, counts, the average."""
+
+    def load(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+        """Go on from what `weights` and `state_dict` gave."""
+
+
+class Tally:
+    """Sums over steps, kept on the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        # programs, loss, correct, steps, norm, skipped | largest norm | first skipped
+        self._sums = torch.zeros(6, dtype=torch.float64, device=device)
+        self._largest = torch.zeros((), dtype=torch.float64, device=device)
+        self._first = torch.full((), -1.0, dtype=torch.float64, device=device)
+        self._steps = 0
+
+    def add(self, programs: int, loss: Tensor, correct: Tensor, norm: Tensor, failed: Tensor) -> None:
+        """Count a step.
+
+        Args:
+            programs: How many it saw.
+            loss: Their mean loss. []
+            correct: How many it got right. []
+            norm: Of the gradient. []
+            failed: 1 if it was not applied, else 0. []
+        """
+        one = torch.ones_like(self._first)
+        row = torch.stack([programs * one, programs * loss.double(), correct.double(), one, norm.double(), 0 * one])
+        self._sums += torch.where(failed > 0, 0.0, row)  # where, as 0 * nan is nan
+        self._sums[5] += failed
+        self._largest = torch.maximum(self._largest, torch.where(failed > 0, 0.0, norm.double()))
+        self._first = torch.where((failed > 0) & (self._first < 0), self._steps * one, self._first)
+        self._steps += 1
+
+    def read(self) -> StepMetrics:
+        """The means over all processes; counting starts again."""
+        sums = self._sums.clone()
+        if distributed.is_initialized():
+            distributed.all_reduce(sums)
+            sums[3:] /= distributed.get_world_size()  # what all processes counted alike
+        programs, loss, correct, applied, norm, skipped = sums.tolist()
+        nothing = float("nan")
+        metrics = StepMetrics(
+            steps=self._steps,
+            loss=loss / programs if programs else nothing,
+            accuracy=correct / programs if programs else nothing,
+            norm=norm / applied if applied else nothing,
+            largest_norm=float(self._largest),
+            skipped=round(skipped),
+            first_skipped=round(float(self._first)),
+        )
+        self._sums.zero_()
+        self._largest.zero_()
+        self._first.fill_(-1)
+        self._steps = 0
+        return metrics
+
+
+class PlainStep:
+    """The step in plain torch, for any model on any device.
+
+    Args:
+        model: What is trained.
+        config: How.
+        device: Where.
+    """
+
+    def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device) -> None:
+        self._model = model.to(device).train()
+        self._device = device
+        self._half = config.precision == "bf16"
+        self._update = Update(self._model, config)
+        self._tally = Tally(device)
+
+    def prepare(self, table: ProgramTable) -> Batch:
+        """The batch, in page-locked memory if it is to go to a GPU."""
+        batch = self._model.collate(table)
+        return batch.pin_memory() if self._device.type == "cuda" else batch
+
+    def __call__(self, prepared: Batch) -> None:
+        """See `TrainingStep`."""
+        batch = prepared.to(self._device, non_blocking=True)
+        self._update.zero_gradients()
+        with autocast(self._device, self._half):
+            logits = self._model(batch).logits.float() if self._half else self._model(batch).logits
+        loss = cross_entropy(logits, batch.target)
+        loss.backward()
+        self._update()
+        correct = (logits.detach().argmax(dim=1) == batch.target).sum()
+        self._tally.add(len(batch), loss.detach(), correct, self._update.norm, self._update.failed)
+
+    def metrics(self) -> StepMetrics:
+        """See `TrainingStep`."""
+        return self._tally.read()
+
+    def set_rate(self, rate: float) -> None:
+        """See `TrainingStep`."""
+        self._update.set_rate(rate)
+
+    def weights(self, *, averaged: bool = False) -> dict[str, Tensor]:
+        """See `TrainingStep`."""
+        return self._update.weights(averaged=averaged)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """See `TrainingStep`."""
+        return self._update.state_dict()
+
+    def load(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+        """See `TrainingStep`."""
+        self._update.load(weights, state)
+
+
+def autocast(device: torch.device, half: bool) -> AbstractContextManager[None]:
+    """Products in bf16 within the block, if `half`."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half)
+
+
+def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) -> TrainingStep[Batch]:
+    """The best implementation for a model on a device."""
+    return PlainStep(model, config, device)

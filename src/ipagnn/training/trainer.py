@@ -1,0 +1,323 @@
+"""The training loop: every so many steps it looks at the metrics, and only then may it validate, save or stop."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ipagnn.data.shards import DataSet
+from ipagnn.data.stream import Stream
+from ipagnn.models import build_model, save_model
+from ipagnn.training.checkpoint import Checkpoint, Position
+from ipagnn.training.config import TrainConfig
+from ipagnn.training.events import Events
+from ipagnn.training.files import RunError, locked, unwritable
+from ipagnn.training.folder import MODEL, MetricsFile, RunFolder
+from ipagnn.training.processes import Processes, arithmetic, join_processes
+from ipagnn.training.provenance import now, peak_memory_mb, provenance
+from ipagnn.training.schedule import rate_at
+from ipagnn.training.sources import data_fingerprint, make_source, open_data
+from ipagnn.training.step import StepMetrics, TrainingStep, make_step
+from ipagnn.training.validation import Score, Validation
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run is, for whoever watches.
+
+    Attributes:
+        step, steps: Steps taken, and of the whole run.
+        examples: Programs seen.
+        loss, accuracy: Of the programs since the last look, before they were learnt from.
+        examples_per_second: Since the last look.
+        seconds_left: At this speed; validations not counted.
+        validation: Accuracy of the last validation in this start; None before it.
+    """
+
+    step: int
+    steps: int
+    examples: int
+    loss: float
+    accuracy: float
+    examples_per_second: float
+    seconds_left: float
+    validation: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came out of a run.
+
+    Attributes:
+        state: `finished`, or `stopped` by the time limit.
+        step: Steps taken.
+        examples: Programs seen.
+        accuracy: Best accuracy on validation, which selected the weights; -1 if there was none yet.
+        best_step: After how many steps.
+        skipped: Steps whose gradient was not applied.
+        seconds: Time spent in training, over all starts.
+        ended: When, in UTC.
+    """
+
+    state: Literal["finished", "stopped"]
+    step: int
+    examples: int
+    accuracy: float
+    best_step: int
+    skipped: int
+    seconds: float
+    ended: str
+
+
+def train(
+    config: TrainConfig,
+    run: Path | str,
+    *,
+    time_limit: float | None = None,
+    report: Callable[[Progress], None] | None = None,
+    command: list[str] | None = None,
+) -> Result:
+    """Train a model, or go on where an earlier call with the same config was stopped, however it was.
+
+    Args:
+        config: What to do.
+        run: The run folder; made if need be.
+        time_limit: Seconds after which to stop in good order, after a checkpoint.
+        report: Told at every look at the metrics.
+        command: What was typed, for the record.
+
+    Returns:
+        What came out; that of the first time if the run had already finished.
+
+    Raises:
+        RunError: The folder holds something else, or the gradient failed (see `TrainConfig.on_nan`).
+        KeyboardInterrupt: On SIGINT or SIGTERM, after a checkpoint; the second signal does not wait for it.
+    """
+    started = time.monotonic()
+    folder = RunFolder(run)
+    with ExitStack() as stack:
+        processes = stack.enter_context(join_processes(config))
+        folder.check(config)
+        if (result := folder.result()) is not None:
+            return Result(**result)
+        data = open_data(config)
+        stack.enter_context(arithmetic(config))
+        if processes.writes:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(folder.path))
+            start = provenance(command or [], processes.device, processes.world)
+            folder.begin(config, start, data_fingerprint(config, data))
+        processes.wait()
+        loop = stack.enter_context(_Loop(config, folder, data, processes, report))
+        return loop.run(None if time_limit is None else started + time_limit)
+
+
+class _Loop:
+    """One start of a run."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: RunFolder,
+        data: DataSet | None,
+        processes: Processes,
+        report: Callable[[Progress], None] | None,
+    ) -> None:
+        self._config, self._folder, self._processes, self._report = config, folder, processes, report
+        self._stack = ExitStack()
+        checkpoint = folder.read_last()
+        self._position = checkpoint.position if checkpoint else Position()
+        self._begun = time.monotonic() - self._position.seconds
+        self._saved_at, self._saved_step = time.monotonic(), self._position.step if checkpoint else -1
+        self._step: TrainingStep[Any] = make_step(build_model(config.model, config.seed), config, processes.device)
+        if checkpoint:
+            self._step.load(checkpoint.weights, checkpoint.state)
+        self._source = make_source(config, data)
+        self._score: Score | None = None
+        if processes.writes:
+            self._validation = Validation(config, processes.device)
+            self._metrics = MetricsFile(folder, self._position.metrics_bytes)
+            self._stack.callback(self._metrics.close)
+            self._events = Events(folder.path, self._position.step)
+            self._stack.callback(self._events.close)
+
+    def __enter__(self) -> "_Loop":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, deadline: float | None) -> Result:
+        """Train to the end, or to the deadline."""
+        config, total = self._config, self._config.steps
+        stream: Stream[Any] = Stream(
+            self._source,
+            config.batch_size // self._processes.world,
+            self._step.prepare,
+            position=self._position.step * config.batch_size,
+            threads=config.workers,
+            ahead=2 * config.workers + 2,
+            rank=self._processes.rank,
+            world=self._processes.world,
+        )
+        with stream, _signals() as signalled:
+            longest = 0.0
+            while self._position.step < total:
+                began = time.monotonic()
+                self._interval(stream, min(config.log_every - self._position.step % config.log_every, total))
+                longest = max(longest, time.monotonic() - began)
+                late = deadline is not None and time.monotonic() + longest > deadline
+                stop = self._processes.any(bool(signalled) or late)
+                last = self._position.step >= total
+                if stop or last or self._due():
+                    self._save()
+                if stop and not last:
+                    if self._processes.any(bool(signalled)):
+                        raise KeyboardInterrupt
+                    return self._result("stopped")
+        return self._finish()
+
+    def _interval(self, stream: "Stream[Any]", steps: int) -> None:
+        """Train for some steps, and look."""
+        config, first = self._config, self._position.step
+        steps = min(steps, config.steps - first)
+        began = time.monotonic()
+        for step in range(first, first + steps):
+            self._step.set_rate(rate_at(config, step))
+            self._step(next(stream))
+        metrics = self._step.metrics()
+        seconds = time.monotonic() - began
+        if metrics.skipped and config.on_nan == "stop":
+            raise self._failure(first + metrics.first_skipped)
+        self._position = replace(
+            self._position,
+            step=first + steps,
+            skipped=self._position.skipped + metrics.skipped,
+            seconds=time.monotonic() - self._begun,
+        )
+        if self._processes.writes:
+            self._log(metrics, steps * config.batch_size / seconds)
+            every = config.validation_every
+            seen = self._position.step * config.batch_size
+            if first * config.batch_size // every < seen // every or self._position.step == config.steps:
+                self._validate()
+
+    def _log(self, metrics: StepMetrics, speed: float) -> None:
+        config, step = self._config, self._position.step
+        line = {
+            "kind": "train",
+            "step": step,
+            "examples": step * config.batch_size,
+            "loss": metrics.loss,
+            "accuracy": metrics.accuracy,
+            "norm": metrics.norm,
+            "largest_norm": metrics.largest_norm,
+            "rate": rate_at(config, step - 1),
+            "skipped": metrics.skipped,
+            "seconds": round(self._position.seconds, 3),
+            "examples_per_second": round(speed, 1),
+            "memory_mb": round(peak_memory_mb(self._processes.device), 1),
+        }
+        self._write(line)
+        if self._report:
+            left = (config.steps - step) * config.batch_size / speed
+            validated = self._score.accuracy if self._score else None
+            seen = step * config.batch_size
+            self._report(Progress(step, config.steps, seen, metrics.loss, metrics.accuracy, speed, left, validated))
+
+    def _validate(self) -> None:
+        """Score the weights, and keep them if they are the best so far."""
+        weights = self._step.weights(averaged=True)
+        self._score = score = self._validation(weights)
+        step = self._position.step
+        self._write(
+            {
+                "kind": "validation",
+                "step": step,
+                "examples": step * self._config.batch_size,
+                "loss": score.loss,
+                "accuracy": score.accuracy,
+                "count": score.count,
+                "seconds": round(time.monotonic() - self._begun, 3),
+            }
+        )
+        if score.accuracy > self._position.best_accuracy:
+            self._position = replace(self._position, best_step=step, best_accuracy=score.accuracy)
+            Checkpoint(self._config, self._position, weights, {}).write(self._folder.best)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._metrics.write(line)
+        self._events.write(line)
+
+    def _due(self) -> bool:
+        config = self._config
+        by_steps = config.checkpoint_steps and self._position.step - self._saved_step >= config.checkpoint_steps
+        by_clock = config.checkpoint_every and time.monotonic() - self._saved_at >= config.checkpoint_every
+        return bool(by_steps or by_clock)
+
+    def _save(self) -> None:
+        """Write the checkpoint that the run goes on from."""
+        if not self._processes.writes or self._saved_step == self._position.step:
+            return
+        position = replace(self._position, metrics_bytes=self._metrics.flush(), seconds=time.monotonic() - self._begun)
+        Checkpoint(self._config, position, self._step.weights(), self._step.state_dict()).write(self._folder.last)
+        self._saved_at, self._saved_step = time.monotonic(), position.step
+
+    def _failure(self, step: int) -> RunError:
+        good = f"{self._folder.last}, after step {self._saved_step}" if self._saved_step >= 0 else "none yet"
+        return RunError(
+            f"The gradient of step {step} is not finite or its norm is beyond norm_limit, {self._config.norm_limit:g}; "
+            f"it was not applied, and training stopped. The last good checkpoint is {good}. Go on with "
+            "--set on_nan=skip, or begin a new run with a lower rate or a smaller clip."
+        )
+
+    def _finish(self) -> Result:
+        result = self._result("finished")
+        if self._processes.writes:
+            self._validation.model.load_state_dict(Checkpoint.read(self._folder.best).weights)
+            path = self._folder.path / MODEL
+            try:
+                save_model(self._validation.model, path)
+            except OSError as error:
+                raise unwritable(path, error) from error
+            self._folder.finish(asdict(result))
+        self._processes.wait()
+        return result
+
+    def _result(self, state: Literal["finished", "stopped"]) -> Result:
+        position = self._position
+        return Result(
+            state,
+            position.step,
+            position.step * self._config.batch_size,
+            position.best_accuracy,
+            position.best_step,
+            position.skipped,
+            round(position.seconds, 3),
+            now(),
+        )
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The stop signals that came while the block runs; a second one interrupts at once."""
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may listen
+        yield came
+        return
+
+    def note(number: int, _: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

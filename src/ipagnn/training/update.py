@@ -1,0 +1,113 @@
+"""From gradients to weights: the norm, clipping, the optimizer, the average; without ever asking the device.
+
+All weights lie in one flat tensor, of which the model's parameters are views, and so do their gradients: the norm, the
+sum over processes, the update and the average are then one operation each.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, distributed, nn
+
+from ipagnn.training.config import TrainConfig
+
+_AVERAGING_DELAY = 10
+"""The average follows the weights closely at first: its decay is (1 + t) / (10 + t) where that is less."""
+
+
+class Update:
+    """The optimizer of a model's weights, and their average if wanted.
+
+    A gradient whose norm is not finite or beyond the limit changes nothing: neither weights nor moments nor average.
+
+    Args:
+        model: Its parameters become views of one flat tensor.
+        config: Optimizer, clipping, limit of the norm, averaging.
+
+    Attributes:
+        norm: Global norm of the last gradient, before clipping. []
+        failed: 1 if the last gradient was not applied, else 0. []
+    """
+
+    def __init__(self, model: nn.Module, config: TrainConfig) -> None:
+        parameters = dict(model.named_parameters())
+        self._places: dict[str, tuple[slice, torch.Size]] = {}
+        end = 0
+        for name, parameter in parameters.items():
+            self._places[name] = (slice(end, end + parameter.numel()), parameter.shape)
+            end += parameter.numel()
+        first = next(iter(parameters.values()))
+        self._flat = nn.Parameter(first.new_empty(end))
+        self._flat.grad = first.new_zeros(end)
+        for name, parameter in parameters.items():
+            place, shape = self._places[name]
+            self._flat.data[place] = parameter.data.flatten()
+            parameter.data = self._flat.data[place].view(shape)
+            parameter.grad = self._flat.grad[place].view(shape)
+        self._clip, self._limit = config.clip, config.norm_limit
+        self._rate = first.new_tensor(config.rate, requires_grad=False)
+        # The fused optimizers divide by `grad_scale` and do nothing where `found_inf` is 1, both read on the device.
+        kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[config.optimizer]
+        self._optimizer = kind([self._flat], lr=self._rate, fused=True)
+        self._decay = config.averaging
+        self._average = self._flat.detach().clone() if config.averaging else None
+        self._applied = first.new_zeros((), dtype=torch.float64)
+        self.norm = self.failed = first.new_zeros(())
+
+    def zero_gradients(self) -> None:
+        """Forget the last gradients."""
+        assert self._flat.grad is not None
+        self._flat.grad.zero_()
+
+    def __call__(self) -> None:
+        """Apply the gradients, which are those of the mean loss of this process."""
+        gradient = self._flat.grad
+        assert gradient is not None
+        if distributed.is_initialized():
+            distributed.all_reduce(gradient)
+            gradient /= distributed.get_world_size()
+        self.norm = gradient.norm()
+        self.failed = (~(self.norm <= self._limit)).to(gradient.dtype)  # also where it is not a number
+        scale = (self.norm / self._clip).clamp(min=1.0) if self._clip else torch.ones_like(self.norm)
+        self._optimizer.grad_scale = scale
+        self._optimizer.found_inf = self.failed
+        self._optimizer.step()
+        self._applied += 1 - self.failed
+        if self._average is not None:
+            decay = ((1 + self._applied) / (_AVERAGING_DELAY + self._applied)).clamp(max=self._decay)
+            self._average.lerp_(self._flat.detach(), ((1 - decay) * (1 - self.failed)).to(gradient.dtype))
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of what follows."""
+        self._rate.fill_(rate)
+
+    def weights(self, *, averaged: bool) -> dict[str, Tensor]:
+        """Copies of the weights, or of their average, by the names of the parameters."""
+        flat = self._flat.detach()
+        if averaged and self._average is not None:
+            flat = self._average
+        return {name: flat[place].view(shape).clone() for name, (place, shape) in self._places.items()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything but the weights: moments, counts and the average, all flat."""
+        state = {"applied": self._applied}
+        for name, value in self._optimizer.state[self._flat].items():
+            if isinstance(value, Tensor):
+                state[f"optimizer.{name}"] = value
+        if self._average is not None:
+            state["average"] = self._average
+        return {name: value.detach().clone() for name, value in state.items()}
+
+    def load(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+        """Go on from the weights and the state of another one."""
+        for name, (place, _) in self._places.items():
+            self._flat.data[place] = weights[name].flatten().to(self._flat)
+        self._applied.copy_(state["applied"])
+        prefix = "optimizer."
+        self._optimizer.state[self._flat] = {
+            name.removeprefix(prefix): value.to(self._flat.device).clone()
+            for name, value in state.items()
+            if name.startswith(prefix)
+        }
+        if self._average is not None:
+            self._average.copy_(state["average"])

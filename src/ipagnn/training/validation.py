@@ -1,0 +1,64 @@
+"""Accuracy on withheld programs of length exactly C, by which weights are selected."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from ipagnn.data.splits import recipe
+from ipagnn.models import ProgramModel, build_model
+from ipagnn.programs.grammar import Lengths
+from ipagnn.training.config import TrainConfig
+
+BATCH = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How a model does on a set of programs.
+
+    Attributes:
+        accuracy: Share of programs whose likeliest value is the target.
+        loss: Mean cross entropy, in nats.
+        count: Number of programs.
+    """
+
+    accuracy: float
+    loss: float
+    count: int
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of the accuracy."""
+        return float((self.accuracy * (1 - self.accuracy) / self.count) ** 0.5)
+
+
+class Validation:
+    """The validation set of a run, and a model to hold against it. It always computes in fp32.
+
+    Args:
+        config: The run's.
+        device: Where to compute.
+    """
+
+    def __init__(self, config: TrainConfig, device: torch.device) -> None:
+        self.model: ProgramModel = build_model(config.model).to(device).eval()
+        count = config.validation_count
+        lengths = Lengths.exact(config.length)
+        table = recipe("validation", config.task, count, None, lengths, config.model.grammar).table(0, count)
+        starts = range(0, count, BATCH)
+        self._batches = [self.model.collate(table.slice(i, min(i + BATCH, count))).to(device) for i in starts]
+
+    def __call__(self, weights: Mapping[str, Tensor]) -> Score:
+        """The score of `weights`, which stay in `model`."""
+        self.model.load_state_dict(weights)
+        correct, loss, count = 0.0, 0.0, 0
+        with torch.inference_mode():
+            for batch in self._batches:
+                logits = self.model(batch).logits
+                correct += float((logits.argmax(dim=1) == batch.target).sum())
+                loss += float(cross_entropy(logits, batch.target, reduction="sum"))
+                count += len(batch)
+        return Score(correct / count, loss / count, count)

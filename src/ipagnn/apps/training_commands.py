@@ -1,7 +1,6 @@
 """The commands about training: `train` and `runs`."""
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -66,6 +65,7 @@ def train(
     `ipagnn train runs/b --preset paper --task partial --set model.hidden=300 --set rate=3e-4 --time-limit 30m`
     """
     from ipagnn.training import train as run_training
+    from ipagnn.training.processes import rank_and_world
     from ipagnn.training.resolve import resolve
     from ipagnn.training.toml import parse_settings
 
@@ -77,7 +77,7 @@ def train(
     if model is not None:
         changes["model"] = {**changes.get("model", {}), "name": model}
     resolved = resolve(run, preset, config, changes)
-    writes = os.environ.get("RANK", "0") == "0"
+    writes = rank_and_world()[0] == 0
     with _watch(resolved.steps) if writes else _nobody() as report:
         result = run_training(resolved, run, time_limit=limit, report=report, command=["ipagnn", *sys.argv[1:]])
     if not writes:

@@ -1,6 +1,6 @@
 """The metrics for TensorBoard, where it is installed."""
 
-import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,12 @@ class Events:
         if self._writer is None:
             return
         for name, value in line.items():
-            if name not in _COUNTS and math.isfinite(value):
-                self._writer.add_scalar(f"{line['kind']}/{name}", value, line["step"])
+            if name not in _COUNTS and value is not None:
+                with suppress(OSError):  # a full disk is told by the files that matter
+                    self._writer.add_scalar(f"{line['kind']}/{name}", value, line["step"])
 
     def close(self) -> None:
         """Flush and close."""
         if self._writer is not None:
-            self._writer.close()
+            with suppress(OSError):
+                self._writer.close()

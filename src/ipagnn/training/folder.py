@@ -14,8 +14,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from ipagnn.training.checkpoint import Checkpoint
-from ipagnn.training.config import TrainConfig, differing
+from ipagnn.training.checkpoint import Checkpoint, Position
+from ipagnn.training.config import FREE, TrainConfig, differing
 from ipagnn.training.files import RunError, unwritable, write_whole
 from ipagnn.training.toml import to_toml
 
@@ -87,7 +87,7 @@ class RunFolder:
                 )
 
     def begin(self, config: TrainConfig, start: dict[str, Any], data: str) -> None:
-        """Make the folder, or note that its run goes on.
+        """Fill the new folder, or note that its run goes on.
 
         Args:
             config: The settings.
@@ -97,7 +97,9 @@ class RunFolder:
         Raises:
             RunError: The data is not what it was.
         """
-        (self.path / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        if not self.exists:
+            write_whole(self.path / CONFIG, to_toml(config.to_dict()).encode())
+        (self.path / CHECKPOINTS).mkdir(exist_ok=True)
         path = self.path / RUN
         record: dict[str, Any] = {"data": data, "starts": []}
         if path.is_file():
@@ -107,14 +109,16 @@ class RunFolder:
                 f"The data of the run {self.path} has changed since it began: it was {record['data']}, and is {data}. "
                 "Put the old data back, or begin a new run."
             )
-        record["starts"].append(start)
+        record["starts"].append(start | {"settings": {key: getattr(config, key) for key in sorted(FREE)}})
         write_whole(path, _json(record))
-        if not self.exists:  # last, as it makes this a run folder
-            write_whole(self.path / CONFIG, to_toml(config.to_dict()).encode())
 
     def read_last(self) -> Checkpoint | None:
         """What the run goes on from, if it has come so far."""
         return Checkpoint.read(self.last) if self.last.is_file() else None
+
+    def read_best(self) -> Position:
+        """Where the best weights stand. They may be of a later step than `last`, if the run was killed in between."""
+        return Checkpoint.read(self.best).position if self.best.is_file() else Position()
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result; the run has ended."""

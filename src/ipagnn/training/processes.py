@@ -43,6 +43,12 @@ class Processes:
         self.any(False)
 
 
+def rank_and_world() -> tuple[int, int]:
+    """Which of how many processes `torchrun` has started this is; 0 of 1 without it."""
+    world = int(os.environ.get("WORLD_SIZE", 1))
+    return (int(os.environ["RANK"]) if world > 1 else 0), world
+
+
 @contextmanager
 def join_processes(config: TrainConfig) -> Iterator[Processes]:
     """Meet the other processes that `torchrun` started, if it did, and choose the device.
@@ -50,8 +56,8 @@ def join_processes(config: TrainConfig) -> Iterator[Processes]:
     Raises:
         ValueError: The batch cannot be shared evenly, or the device is not there.
     """
-    rank, world, local = (int(os.environ.get(x, d)) for x, d in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
-    device = choose_device(config, local if world > 1 else None)
+    rank, world = rank_and_world()
+    device = choose_device(config, int(os.environ.get("LOCAL_RANK", 0)) if world > 1 else 0)
     if config.batch_size % world:
         raise ValueError(
             f"A batch of {config.batch_size} programs cannot be shared evenly by {world} processes; choose a "
@@ -69,7 +75,7 @@ def join_processes(config: TrainConfig) -> Iterator[Processes]:
         distributed.destroy_process_group()
 
 
-def choose_device(config: TrainConfig, local: int | None = None) -> torch.device:
+def choose_device(config: TrainConfig, local: int = 0) -> torch.device:
     """The device that a config names.
 
     Args:
@@ -81,7 +87,7 @@ def choose_device(config: TrainConfig, local: int | None = None) -> torch.device
     if name == "auto":
         name = "cuda" if gpus else "cpu"
     if name == "cuda":
-        name = f"cuda:{local or 0}"
+        name = f"cuda:{local}"
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= gpus:
         there = f"GPUs cuda:0 to cuda:{gpus - 1}" if gpus else "no GPU that torch can use"

@@ -109,7 +109,7 @@ def compare_runs(directory: Path | str, target: Path) -> None:
     for folder in find_runs(root):
         name, lines = summarise(folder, root).run, read_metrics(folder)
         for axes, kind, quantity in ((left, "train", "loss"), (right, "validation", "accuracy")):
-            chosen = [line for line in lines if line["kind"] == kind]
+            chosen = [line for line in lines if line["kind"] == kind and line[quantity] is not None]
             points = [line["examples"] for line in chosen], [line[quantity] for line in chosen]
             axes.plot(*points, label=name, marker="." if len(chosen) < 20 else None)
     left.set(xlabel="examples", ylabel="training loss (nats)")

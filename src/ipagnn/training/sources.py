@@ -11,7 +11,6 @@ from ipagnn.data.batch_kernels import build_graphs
 from ipagnn.data.shards import DataSet, DataSetError, read_shards
 from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source
-from ipagnn.programs.grammar import Lengths
 from ipagnn.programs.program import ProgramTable
 from ipagnn.training.config import STREAM, TrainConfig
 
@@ -149,5 +148,4 @@ def data_fingerprint(config: TrainConfig, data: DataSet | None) -> str:
     """What tells a run's programs from others: the hash of a data set, or the recipe of the stream in words."""
     if data is not None:
         return data.fingerprint
-    longest = Lengths.training(config.length).longest
-    return f"stream of {config.task} programs up to length {longest}, seed {config.seed}"
+    return f"stream of {config.task} programs up to length {config.length}, seed {config.seed}"

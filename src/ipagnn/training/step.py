@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, distributed
@@ -180,6 +180,6 @@ def autocast(device: torch.device, half: bool) -> AbstractContextManager[None]:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half)
 
 
-def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) -> TrainingStep[Batch]:
+def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) -> TrainingStep[Any]:
     """The best implementation for a model on a device."""
     return PlainStep(model, config, device)

@@ -1,5 +1,6 @@
 """The training loop: every so many steps it looks at the metrics, and only then may it validate, save or stop."""
 
+import math
 import signal
 import threading
 import time
@@ -101,7 +102,9 @@ def train(
     folder = RunFolder(run)
     with ExitStack() as stack:
         processes = stack.enter_context(join_processes(config))
-        folder.check(config)
+        if processes.writes:
+            folder.check(config)
+        processes.wait()
         if (result := folder.result()) is not None:
             return Result(**result)
         data = open_data(config)
@@ -130,12 +133,18 @@ class _Loop:
         self._config, self._folder, self._processes, self._report = config, folder, processes, report
         self._stack = ExitStack()
         checkpoint = folder.read_last()
-        self._position = checkpoint.position if checkpoint else Position()
+        best = folder.read_best()
+        self._position = replace(
+            checkpoint.position if checkpoint else Position(),
+            best_step=best.best_step,
+            best_accuracy=best.best_accuracy,
+        )
         self._begun = time.monotonic() - self._position.seconds
         self._saved_at, self._saved_step = time.monotonic(), self._position.step if checkpoint else -1
         self._step: TrainingStep[Any] = make_step(build_model(config.model, config.seed), config, processes.device)
         if checkpoint:
             self._step.load(checkpoint.weights, checkpoint.state)
+        self._rate = -1.0
         self._source = make_source(config, data)
         self._score: Score | None = None
         if processes.writes:
@@ -168,7 +177,7 @@ class _Loop:
             longest = 0.0
             while self._position.step < total:
                 began = time.monotonic()
-                self._interval(stream, min(config.log_every - self._position.step % config.log_every, total))
+                self._interval(stream, min(config.log_every, total - self._position.step))
                 longest = max(longest, time.monotonic() - began)
                 late = deadline is not None and time.monotonic() + longest > deadline
                 stop = self._processes.any(bool(signalled) or late)
@@ -184,10 +193,12 @@ class _Loop:
     def _interval(self, stream: "Stream[Any]", steps: int) -> None:
         """Train for some steps, and look."""
         config, first = self._config, self._position.step
-        steps = min(steps, config.steps - first)
         began = time.monotonic()
         for step in range(first, first + steps):
-            self._step.set_rate(rate_at(config, step))
+            rate = rate_at(config, step)
+            if rate != self._rate:
+                self._step.set_rate(rate)
+                self._rate = rate
             self._step(next(stream))
         metrics = self._step.metrics()
         seconds = time.monotonic() - began
@@ -212,9 +223,9 @@ class _Loop:
             "kind": "train",
             "step": step,
             "examples": step * config.batch_size,
-            "loss": metrics.loss,
-            "accuracy": metrics.accuracy,
-            "norm": metrics.norm,
+            "loss": None if math.isnan(metrics.loss) else metrics.loss,  # where all steps were skipped
+            "accuracy": None if math.isnan(metrics.accuracy) else metrics.accuracy,
+            "norm": None if math.isnan(metrics.norm) else metrics.norm,
             "largest_norm": metrics.largest_norm,
             "rate": rate_at(config, step - 1),
             "skipped": metrics.skipped,

@@ -45,14 +45,15 @@ class Update:
             parameter.data = self._flat.data[place].view(shape)
             parameter.grad = self._flat.grad[place].view(shape)
         self._clip, self._limit = config.clip, config.norm_limit
-        self._rate = first.new_tensor(config.rate, requires_grad=False)
-        # The fused optimizers divide by `grad_scale` and do nothing where `found_inf` is 1, both read on the device.
+        # The fused optimizers divide by `grad_scale` and do nothing where `found_inf` is 1; they read both and the rate
+        # on the device, as float32.
+        self._rate = torch.tensor(config.rate, device=first.device)
         kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[config.optimizer]
         self._optimizer = kind([self._flat], lr=self._rate, fused=True)
         self._decay = config.averaging
         self._average = self._flat.detach().clone() if config.averaging else None
         self._applied = first.new_zeros((), dtype=torch.float64)
-        self.norm = self.failed = first.new_zeros(())
+        self.norm = self.failed = torch.zeros((), device=first.device)
 
     def zero_gradients(self) -> None:
         """Forget the last gradients."""
@@ -67,9 +68,8 @@ class Update:
             distributed.all_reduce(gradient)
             gradient /= distributed.get_world_size()
         self.norm = gradient.norm()
-        self.failed = (~(self.norm <= self._limit)).to(gradient.dtype)  # also where it is not a number
-        scale = (self.norm / self._clip).clamp(min=1.0) if self._clip else torch.ones_like(self.norm)
-        self._optimizer.grad_scale = scale
+        self.failed = (~(self.norm <= self._limit)).float()  # also where it is not a number
+        self._optimizer.grad_scale = (self.norm / self._clip).clamp(min=1.0).float() if self._clip else None
         self._optimizer.found_inf = self.failed
         self._optimizer.step()
         self._applied += 1 - self.failed

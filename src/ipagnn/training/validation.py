@@ -36,7 +36,7 @@ class Score:
 
 
 class Validation:
-    """The validation set of a run, and a model to hold against it. It always computes in fp32.
+    """The validation set of a run, and a model to hold against it. It never computes in bf16.
 
     Args:
         config: The run's.

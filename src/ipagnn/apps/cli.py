@@ -29,6 +29,8 @@ app.command(rich_help_panel=DATA)(data_commands.ceiling)
 app.command(rich_help_panel=TRAINING)(training_commands.train)
 app.command(rich_help_panel=TRAINING)(training_commands.runs)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.evaluate)
+app.command(rich_help_panel=RESULTS)(evaluation_commands.figure)
+app.command(rich_help_panel=RESULTS)(evaluation_commands.report)
 
 
 @app.callback(invoke_without_command=True)

@@ -2,17 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from ipagnn.apps.summary_text import print_summary
 from ipagnn.apps.terminal import output, progress
 
 if TYPE_CHECKING:
     from ipagnn.evaluation import Summary, Weights
+    from ipagnn.models import ProgramModel
+    from ipagnn.programs import Program
 
+LENGTHS = "20,30,40,50,60,70,80,90,100"
+REPORT = Path("report.html")
 _DEVICE = typer.Option(help="`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`.")
 
 
@@ -24,7 +27,7 @@ def evaluate(
         Literal["full", "partial"] | None,
         typer.Option(help="Complete programs, or programs with one masked line. [default: as in training]"),
     ] = None,
-    lengths: Annotated[str, typer.Option(help="Lengths of the test programs.")] = "20,30,40,50,60,70,80,90,100",
+    lengths: Annotated[str, typer.Option(help="Lengths of the test programs.")] = LENGTHS,
     count: Annotated[int, typer.Option(min=1, help="Test programs at each length.")] = 500,
     seed: Annotated[
         int | None, typer.Option(help="Which test programs. [default: those of the test set, for which it is named]")
@@ -88,7 +91,143 @@ def evaluate(
         if as_json:
             typer.echo(json.dumps(summary))
         else:
-            _print_summary(summary, first=not i)
+            print_summary(output(), summary, first=not i)
+
+
+def figure(
+    name: Annotated[
+        Literal["accuracy", "pointer", "supplement", "supplement-masked", "representation", "paths"],
+        typer.Argument(
+            metavar="NAME",
+            help="`accuracy` by program length (figure 3); the `pointer` on the paper's programs (figure 4), on those "
+            "of its `supplement` and `supplement-masked`; the program `representation` (figure 1); the models' `paths` "
+            "(figure 2).",
+        ),
+    ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="File, run folder or name of a model; several times for `accuracy`.", show_default=False),
+    ] = None,
+    program: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="File of a program to draw in place of the paper's; several times for `pointer`.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write: .pdf, .svg or .png. [default: NAME.pdf]", show_default=False)
+    ] = None,
+    lengths: Annotated[
+        str, typer.Option(help="Lengths of the test programs, for models that were not evaluated yet.")
+    ] = LENGTHS,
+    count: Annotated[int, typer.Option(min=1, help="Test programs at each length, for the same.")] = 500,
+    device: Annotated[str, _DEVICE] = "auto",
+) -> None:
+    """Draw a figure of the paper, from your models and programs or from its own.
+
+    `ipagnn figure accuracy --model runs/a --model runs/b --out accuracy.svg`
+
+    `ipagnn figure pointer --model runs/a --program mine.py --out pointer.png`
+    """
+    from ipagnn.evaluation import figures
+    from ipagnn.evaluation.style import FORMATS, save
+
+    target = out or Path(f"{name}.pdf")
+    if target.suffix.removeprefix(".").lower() not in FORMATS:
+        raise ValueError(f"--out is {target}; its name must end in .pdf, .svg or .png.")
+    if name == "accuracy":
+        from ipagnn.evaluation.figure_accuracy import accuracy_figure
+
+        if not model:
+            raise ValueError("The figure accuracy compares models; name them with --model, once for each.")
+        drawn = accuracy_figure([_evaluated(each, lengths, count, device) for each in model])
+    elif name in figures.POINTER_FIGURES:
+        task, draw = figures.POINTER_FIGURES[name]
+        loaded = _one_model(model, task, name)
+        modulus = loaded.config.grammar.condition_modulus
+        drawn = figures.given(loaded, [_read_program(file, modulus) for file in program]) if program else draw(loaded)
+    else:
+        if program and len(program) > 1:
+            raise ValueError(f"The figure {name} shows one program, but --program was given {len(program)} times.")
+        chosen = _read_program(program[0]) if program else None
+        if name == "representation":
+            drawn = figures.representation(chosen)
+        else:
+            drawn = figures.paths(chosen, _one_model(model, "full", name) if model else None)
+    save(drawn, target)
+    output().print(f"{target} holds the figure {name}", soft_wrap=True, markup=False)
+
+
+def report(
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Run folders.")],
+    out: Annotated[Path, typer.Option(help="The page; a `.md` and a `.json` are written beside it.")] = REPORT,
+    lengths: Annotated[
+        str, typer.Option(help="Lengths of the test programs, for runs that were not evaluated yet.")
+    ] = LENGTHS,
+    count: Annotated[int, typer.Option(min=1, help="Test programs at each length, for the same.")] = 500,
+    device: Annotated[str, _DEVICE] = "auto",
+) -> None:
+    """Set runs against the paper: one page to read, a table in Markdown and all numbers as JSON.
+
+    Runs without an `evaluation.json` are evaluated first, and get one. The page needs no network.
+
+    `ipagnn report runs/* --out report.html`
+    """
+    from ipagnn.evaluation import Weights, read_run
+    from ipagnn.evaluation.report import write_report
+    from ipagnn.evaluation.runs import save_evaluation
+
+    if out.suffix != ".html":
+        raise ValueError(f"--out is {out}; its name must end in .html.")
+    runs = []
+    for directory in directories:
+        run = read_run(directory)
+        if run.evaluation is None:
+            weights = Weights.find(directory)
+            summary = _on_test_set(weights, None, lengths, count, None, device, pointer=True, prune=None)
+            if weights.folder is not None:
+                save_evaluation(weights.folder, summary)
+            run = read_run(directory)
+        runs.append(run)
+    page, table, numbers = write_report(runs, out, lambda run: Weights.find(run.path).load())
+    output().print(f"{page} is the report; {table.name} and {numbers.name} lie beside it", soft_wrap=True, markup=False)
+
+
+def _evaluated(name: str, lengths: str, count: int, device: str) -> "Summary":
+    """The summary that a run folder keeps, or a new one."""
+    from ipagnn.evaluation import Weights, read_run
+
+    weights = Weights.find(name)
+    if weights.folder is not None and weights.folder.exists:
+        kept = read_run(weights.folder.path).evaluation
+        if kept is not None:
+            return kept
+    return _on_test_set(weights, None, lengths, count, None, device, pointer=False, prune=None)
+
+
+def _one_model(names: list[str] | None, task: str, figure: str) -> "ProgramModel":
+    from ipagnn.evaluation import Weights
+    from ipagnn.models import available_models
+
+    if names and len(names) > 1:
+        raise ValueError(f"The figure {figure} shows one model, but --model was given {len(names)} times.")
+    usual = f"ipa-gnn-{task}"
+    if not names and usual not in available_models():
+        raise ValueError(f"The figure {figure} shows what a model does; name one with --model, a file or a run folder.")
+    return Weights.find(names[0] if names else usual).load()
+
+
+def _read_program(path: Path, condition_modulus: int = 10) -> "Program":
+    from ipagnn.programs import ProgramError, parse
+    from ipagnn.programs.text import MAX_CHARACTERS
+
+    try:
+        with path.open(encoding="utf-8") as file:
+            return parse(file.read(MAX_CHARACTERS + 1), condition_modulus)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text; a program is a plain text file.") from error
+    except ProgramError as error:
+        raise ValueError(f"{path}, {error}") from error
 
 
 def _on_test_set(
@@ -153,66 +292,3 @@ def _lengths(text: str) -> tuple[int, ...]:
         raise ValueError(
             f"--lengths is {text!r}; it must be whole numbers with commas between, as in 20,30,40."
         ) from None
-
-
-def _print_summary(summary: "Summary", *, first: bool) -> None:
-    console = output()
-    if not first:
-        console.print()
-    used = summary["set"]
-    console.print(
-        f"{summary['weights']}: {summary['model']} on {used['count']:,} {summary['task']} programs of {used['name']}",
-        soft_wrap=True,
-        markup=False,
-    )
-    if used.get("skipped"):
-        console.print(
-            f"{used['skipped']:,} invalid programs were left out; the first: {used['first_skipped']}",
-            soft_wrap=True,
-            markup=False,
-        )
-    best = summary.get("ceiling")
-    table = Table(header_style="bold")
-    for title in ("length", "programs", "accuracy", *(("best possible",) if best else ())):
-        table.add_column(title, justify="right")
-    rows = [*summary["by_length"].items(), ("all", summary["overall"])]
-    for n, (length, row) in enumerate(rows):
-        cells = [length, f"{row['count']:,}", f"{row['accuracy']:.1%} ± {row['stderr']:.1%}"]
-        if best:
-            cells.append(f"{(best['overall'] if length == 'all' else best['by_length'][length])['best']:.1%}")
-        table.add_row(*cells, end_section=n == len(rows) - 2)
-    console.print(table)
-    _print_details(console, summary)
-
-
-def _print_details(console: Console, summary: "Summary") -> None:
-    """What else was measured, a line each."""
-    top = ", ".join(f"{k} {value:.1%}" for k, value in summary["top"].items())
-    console.print(f"target among the k likeliest: {top}")
-    console.print(f"calibration error {summary['calibration']['ece']:.3f}")
-    if "trace" in summary:
-        fits, exceeds = summary["trace"]["fits"], summary["trace"]["exceeds"]
-        console.print(f"true trace fits the steps given: {_share(fits)}; does not: {_share(exceeds)}")
-    if "pointer" in summary:
-        told = summary["pointer"]
-        parts = [
-            f"discrete branch decisions {_percent(told['discrete'])}",
-            f"exit reached {_percent(told['reached'])}",
-            f"after {_number(told['exit_step'])} steps",
-        ]
-        if "trace_length" in told:
-            parts[-1] += f" where the true trace has {_number(told['trace_length'])} (medians)"
-            parts.append(f"path equals trace {_percent(told['path_exact'])}")
-        console.print(f"pointer: {', '.join(parts)}")
-
-
-def _share(row: dict[str, Any]) -> str:
-    return f"{row['accuracy']:.1%} of {row['count']:,}" if row["count"] else "no programs"
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"

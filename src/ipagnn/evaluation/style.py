@@ -1,0 +1,99 @@
+"""One look for all figures: colours that everybody can tell apart, and lines that grey print keeps apart."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+# The palette of Okabe and Ito, which people with any colour vision tell apart.
+BLACK: Final = "#000000"
+ORANGE: Final = "#E69F00"
+SKY: Final = "#56B4E9"
+GREEN: Final = "#009E73"
+YELLOW: Final = "#F0E442"
+BLUE: Final = "#0072B2"
+VERMILION: Final = "#D55E00"
+PURPLE: Final = "#CC79A7"
+GREY: Final = "#767676"
+LIGHT: Final = "#D9D9D9"
+
+FORMATS: Final = ("pdf", "svg", "png")
+MONOSPACE: Final = "DejaVu Sans Mono"
+MATHS: Final = "DejaVu Sans"
+PNG_DPI: Final = 200
+
+_SETTINGS: Final[dict[str, Any]] = {
+    "font.family": MATHS,
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,  # letters stay letters, to be searched and edited
+    "svg.fonttype": "path",  # looks the same where the font is missing
+    "svg.hashsalt": "ipagnn",  # the same picture is the same file
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LineLook:
+    """How a model is drawn. No two share a colour, a marker or a dash pattern with a model of the same lightness."""
+
+    colour: str
+    marker: str
+    dashes: Any
+
+
+LOOKS: Final[dict[str, LineLook]] = {
+    "ipa-gnn": LineLook(BLUE, "o", "-"),
+    "trace-rnn": LineLook(BLACK, "s", (0, (1, 1))),
+    "no-execute": LineLook(GREEN, "^", (0, (5, 1.5))),
+    "line-rnn": LineLook(VERMILION, "D", (0, (4, 1, 1, 1))),
+    "no-control": LineLook(ORANGE, "v", (0, (2.5, 1))),
+    "ggnn": LineLook(PURPLE, "X", (0, (4, 1, 1, 1, 1, 1))),
+    "hard-ip-rnn": LineLook(SKY, "P", (0, (6, 2, 2, 2))),
+    "r-gat": LineLook(GREY, "*", (0, (1, 2))),
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The settings of all figures, for the block alone."""
+    with mpl.rc_context(cast(Any, _SETTINGS)):
+        yield
+
+
+def figure_bytes(figure: Figure, kind: str = "svg") -> bytes:
+    """A figure as the bytes of a PDF, SVG or PNG file; the same figure gives the same bytes."""
+    metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
+    buffer = io.BytesIO()
+    with style():
+        figure.savefig(buffer, format=kind, dpi=PNG_DPI, metadata=metadata)
+    return buffer.getvalue()
+
+
+def save(figure: Figure, path: Path | str) -> Path:
+    """Write a figure as PDF, SVG or PNG, as the name ends.
+
+    Raises:
+        ValueError: It ends otherwise.
+    """
+    path = Path(path)
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in FORMATS:
+        raise ValueError(f"The figure is to be written to {path}; its name must end in .pdf, .svg or .png.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(figure_bytes(figure, kind))
+    return path

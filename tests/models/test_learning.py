@@ -1,4 +1,4 @@
-"""Each model can learn: it memorises 64 programs within a minute at a small size."""
+"""Each model can learn: it memorises 64 programs within a minute of one core at a small size."""
 
 import time
 
@@ -12,11 +12,10 @@ from ipagnn.programs.sampler import Sampler
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "task"), [(name, task) for name in sorted(MODELS) for task in MODELS[name].tasks])
 def test_memorises_64_programs(name: str, task: str) -> None:
-    torch.set_num_threads(2)
     model = build_model(ModelConfig(name, hidden=32))
     batch = model.collate(Sampler(task=task, seed=1).table(0, 64))  # type: ignore[arg-type]
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    start = time.perf_counter()
+    start = time.process_time()
     steps = 0
     while not torch.equal((logits := model(batch).logits).argmax(1), batch.target) and steps < 400:
         optimizer.zero_grad()
@@ -24,7 +23,7 @@ def test_memorises_64_programs(name: str, task: str) -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
         steps += 1
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     print(f"{name}, {task}: {steps} steps, {seconds:.0f} s")
     assert torch.equal(logits.argmax(1), batch.target)
     assert seconds < 60

@@ -156,7 +156,10 @@ class MetricsFile:
 
     def flush(self) -> int:
         """Wait until all lines are on the disk; returns how many bytes they are."""
-        os.fsync(self._file.fileno())
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise unwritable(self._path, error) from error
         return self._length
 
     def close(self) -> None:
@@ -178,7 +181,7 @@ def read_config(path: Path) -> TrainConfig:
         RunError: It is not TOML, or has settings that are unknown or contradict each other.
     """
     try:
-        return TrainConfig.from_dict(tomllib.loads(path.read_text()))
+        return TrainConfig.from_dict(tomllib.loads(path.read_text("utf-8")))
     except FileNotFoundError:
         raise
     except ValueError as error:

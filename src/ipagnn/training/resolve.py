@@ -34,7 +34,7 @@ def resolve(
     given: Mapping[str, Any] = {}
     if file is not None:
         try:
-            given = tomllib.loads(file.read_text())
+            given = tomllib.loads(file.read_text("utf-8"))
             TrainConfig.from_dict(given)  # so that a mistake in the file is told as one
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error

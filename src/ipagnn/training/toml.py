@@ -29,7 +29,8 @@ def _value(value: object) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, str):
-        return json.dumps(value).replace("\x7f", "\\u007f")  # a basic string has JSON's escapes, and one more
+        # A basic string has JSON's escapes, and one more.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Sequence):
         return f"[{', '.join(map(_value, value))}]"
     raise TypeError(f"TOML has no value for {value!r}.")

@@ -1,0 +1,132 @@
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipagnn.models import MODELS
+from ipagnn.training import TrainConfig, preset
+from ipagnn.training.config import FREE, differing, flatten
+from ipagnn.training.presets import PAPER_ROWS
+from ipagnn.training.resolve import resolve
+from ipagnn.training.toml import parse_settings, to_toml
+
+tables = st.recursive(
+    st.dictionaries(
+        st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True),
+        st.booleans()
+        | st.integers(-(2**63), 2**63 - 1)
+        | st.floats(allow_nan=False)
+        | st.text(st.characters(exclude_categories=["Cs"]))
+        | st.lists(st.integers() | st.text(st.characters(exclude_categories=["Cs"]), max_size=3), max_size=3),
+        max_size=4,
+    ),
+    lambda below: st.dictionaries(st.from_regex(r"[a-z_]{1,5}", fullmatch=True), below, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(tables)
+def test_toml_reads_back(values: dict[str, Any]) -> None:
+    assert tomllib.loads(to_toml(values)) == values
+
+
+@pytest.mark.parametrize("name", ["paper", "quick", "smoke"])
+@pytest.mark.parametrize("model", list(MODELS))
+def test_every_preset_reads_back(name: Any, model: str) -> None:
+    config = preset(name, model)
+    assert TrainConfig.from_dict(tomllib.loads(to_toml(config.to_dict()))) == config
+
+
+def test_paper_preset_is_the_papers_recipe() -> None:
+    assert PAPER_ROWS.keys() == MODELS.keys()
+    for model in MODELS:
+        config = preset("paper", model)
+        assert (config.batch_size, config.examples, config.optimizer) == (32, 15_000_000, "adam")
+        assert (config.clip, config.schedule, config.length) == (5.0, "constant", 10)
+        assert config.model.hidden in (200, 300)
+        assert config.rate in (3e-3, 1e-3, 3e-4, 1e-4)
+        assert config.steps == 468_750
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"bach_size": 3}, "'bach_size' is not a setting. Did you mean 'batch_size'?"),
+        ({"hiden": 3}, "Did you mean 'model.hidden'?"),
+        ({"model": {"hiden": 3}}, "'model.hiden' is not a setting. Did you mean 'model.hidden'?"),
+        ({"model": {"grammar": {"modulo": 10}}}, "Did you mean 'model.grammar.modulus'?"),
+        ({"model": {"name": "ipa-gn"}}, "Did you mean 'ipa-gnn'?"),
+        ({"model": "ipa-gnn"}, "'model' is not a setting"),
+        ({"batch_size": 1.5}, "batch_size is 1.5; it must be a whole number"),
+        ({"batch_size": True}, "whole number"),
+        ({"rate": "fast"}, "rate is 'fast'; it must be a number"),
+        ({"model": {"hidden": "wide"}}, "model.hidden is 'wide'; it must be a whole number"),
+        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
+        ({"averaging": 2.0}, "from 0 to 1"),
+        ({"averaging": 1.0}, "for ever"),
+        ({"rate": 0}, "above 0"),
+        ({"rate": float("nan")}, "rate is nan"),
+        ({"schedule": "step"}, "constant, linear, cosine"),
+        ({"task": "both"}, "full, partial"),
+        ({"device": "gpu"}, "auto, cpu, cuda"),
+        ({"examples": 100, "warmup": 100}, "leaves nothing"),
+        ({"precision": "tf32", "device": "cpu"}, "only NVIDIA GPUs"),
+        ({"model": {"prune": 0.1}}, "inference only"),
+        ({"model": {"name": "trace-rnn"}, "task": "partial"}, "cannot be trained on the partial task"),
+        ({"model": {"classes": 10}}, "modulus is 1000"),
+    ],
+)
+def test_mistakes_and_contradictions_are_named(values: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        TrainConfig.from_dict(values)
+    assert told in str(caught.value)
+
+
+def test_settings_are_toml_values_with_dotted_keys() -> None:
+    settings = ["model.hidden=64", "rate = 3e-4", "model.grammar.operands=[1, 5]", "data=some/place", "task='partial'"]
+    assert parse_settings(settings) == {
+        "model": {"hidden": 64, "grammar": {"operands": [1, 5]}},
+        "rate": 3e-4,
+        "data": "some/place",
+        "task": "partial",
+    }
+
+
+@pytest.mark.parametrize("setting", ["rate", "=3", "model.=3", ".rate=3"])
+def test_settings_that_are_none(setting: str) -> None:
+    with pytest.raises(ValueError, match="key=value"):
+        parse_settings([setting])
+
+
+def test_a_setting_cannot_be_value_and_table() -> None:
+    with pytest.raises(ValueError, match="contradicts"):
+        parse_settings(["model=3", "model.hidden=4"])
+
+
+def test_later_settings_win(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text('rate = 0.5\nseed = 4\n[model]\nname = "ggnn"\nhidden = 7\n')
+    config = resolve(tmp_path / "run", "smoke", file, {"seed": 5, "model": {"grammar": {"modulus": 20}}})
+    assert (config.rate, config.seed, config.model.name, config.model.hidden) == (0.5, 5, "ggnn", 7)
+    assert config.model.classes == config.model.grammar.modulus == 20
+    assert config.model.grammar.operands == preset("smoke").model.grammar.operands
+    assert config.batch_size == preset("smoke").batch_size
+
+
+def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    for text in ("rate = ", "raet = 1.0"):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=r"a\.toml"):
+            resolve(tmp_path / "run", file=file)
+
+
+def test_what_may_differ_is_not_named() -> None:
+    one = preset("smoke")
+    assert set(flatten(one.to_dict())) > FREE
+    assert differing(one, one.replace(device="cpu", threads=3, workers=2, checkpoint_every=1.0, on_nan="skip")) == []
+    other = one.replace(rate=0.5, model=one.model.replace(hidden=8))
+    assert differing(one, other) == ["model.hidden is 16, not 8", "rate is 0.01, not 0.5"]

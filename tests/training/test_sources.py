@@ -1,0 +1,131 @@
+import itertools
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ipagnn.data import DataSetError, Stream, generate, read_shards
+from ipagnn.data.batch_kernels import build_graphs
+from ipagnn.programs import Lengths, ProgramTable, Sampler
+from ipagnn.training import preset
+from ipagnn.training.sources import Epochs, Windows, make_source, open_data
+
+SAMPLER = Sampler(seed=3)
+
+
+def programs(table: ProgramTable) -> list[tuple[bytes, int]]:
+    return [(p.line_tokens.tobytes(), int(t)) for p, t in zip(table, table.target, strict=True)]
+
+
+def steps(table: ProgramTable) -> list[int]:
+    counted: list[int] = build_graphs(table.line_offsets, table.line_tokens, False)[-1].tolist()
+    return counted
+
+
+def test_windows_hold_the_same_programs_by_like_steps() -> None:
+    source = Windows(SAMPLER, 8, 5, seed=1)
+    for window in range(3):
+        batches = [source.table(8 * (5 * window + k), 8) for k in range(5)]
+        together = ProgramTable.concatenate(batches)
+        assert sorted(programs(together)) == sorted(programs(SAMPLER.table(40 * window, 40)))
+        ranges = sorted((min(steps(batch)), max(steps(batch))) for batch in batches)
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(ranges))
+
+
+def test_windows_shuffle_their_batches() -> None:
+    source = Windows(SAMPLER, 8, 6, seed=1)
+    means = [[np.mean(steps(source.table(8 * (6 * w + k), 8))) for k in range(6)] for w in range(4)]
+    orders = {tuple(np.argsort(window)) for window in means}
+    assert len(orders) > 1
+    assert tuple(range(6)) not in orders
+
+
+def test_windows_are_a_function_of_the_position() -> None:
+    whole = programs(Windows(SAMPLER, 8, 4, seed=1).table(0, 96))
+    source = Windows(SAMPLER, 8, 4, seed=1)
+    for start, count in ((88, 8), (0, 8), (4, 4), (30, 10), (60, 36), (31, 1)):  # across windows and back again
+        assert programs(source.table(start, count)) == whole[start : start + count]
+    assert programs(Windows(SAMPLER, 8, 4, seed=2).table(0, 96)) != whole
+
+
+def test_windows_are_made_once_whatever_the_threads() -> None:
+    class Counted:
+        calls: list[int] = []  # noqa: RUF012
+
+        def table(self, start: int, count: int) -> ProgramTable:
+            self.calls.append(start)
+            return SAMPLER.table(start, count)
+
+    source = Windows(Counted(), 4, 8, seed=1)
+    expected = [programs(Windows(SAMPLER, 4, 8, seed=1).table(4 * k, 4)) for k in range(24)]
+    with Stream(source, 4, lambda table: table, threads=4, ahead=12) as stream:
+        assert [programs(next(stream)) for _ in range(24)] == expected
+    assert len(Counted.calls) == len(set(Counted.calls))
+
+
+def test_windows_tell_every_thread_of_a_failure() -> None:
+    class Broken:
+        def table(self, start: int, count: int) -> ProgramTable:
+            raise OSError("gone")
+
+    source = Windows(Broken(), 4, 8, seed=1)
+    told = []
+
+    def ask() -> None:
+        try:
+            source.table(0, 4)
+        except OSError as error:
+            told.append(str(error))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert told == ["gone"] * 3
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "d"
+    config = preset("smoke")
+    generate(
+        path, "full", "train", 50, 0, Lengths.training(config.length), config.model.grammar, shard_size=20, threads=1
+    )
+    return path
+
+
+def test_epochs_hold_every_program_once_each_in_its_own_order(directory: Path) -> None:
+    data = read_shards(directory)
+    source = Epochs(data, seed=4)
+    epochs = [programs(source.table(50 * e, 50)) for e in range(3)]
+    assert all(sorted(epoch) == sorted(programs(data.table())) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert epochs[0] != programs(data.table())
+    everything = [program for epoch in epochs for program in epoch]
+    for start, count in ((0, 7), (45, 10), (19, 2), (40, 110)):
+        assert programs(source.table(start, count)) == everything[start : start + count]
+    assert programs(Epochs(data, seed=5).table(0, 50)) != epochs[0]
+
+
+def test_data_for_something_else_is_refused(directory: Path) -> None:
+    config = preset("smoke").replace(data=str(directory))
+    assert open_data(config) is not None
+    assert open_data(preset("smoke")) is None
+    for changed, told in (
+        (config.replace(task="partial"), "task"),
+        (config.replace(length=9), "longest program"),
+        (preset("quick").replace(data=str(directory), length=config.length), "grammar"),
+        (config.replace(data=str(directory / "nowhere")), "no finished data set"),
+    ):
+        with pytest.raises(DataSetError, match=told):
+            open_data(changed)
+
+
+def test_stream_draws_the_language_of_the_config() -> None:
+    config = preset("smoke")
+    table = make_source(config, None).table(0, 200)
+    assert max(table.lengths) == config.length
+    assert table.target.max() < config.model.grammar.modulus
+    assert isinstance(make_source(config.replace(window=4), None), Windows)

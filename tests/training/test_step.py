@@ -1,0 +1,83 @@
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from ipagnn.models import MODELS, build_model
+from ipagnn.training import make_step, preset
+from ipagnn.training.sources import make_source
+from ipagnn.training.step import Tally
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def test_tally_by_hand() -> None:
+    tally = Tally(CPU)
+
+    def add(programs: int, loss: float, correct: int, norm: float, failed: int) -> None:
+        tally.add(programs, *(torch.tensor(float(x)) for x in (loss, correct, norm, failed)))
+
+    add(4, 2.0, 1, 3.0, 0)
+    add(4, math.nan, 2, math.inf, 1)
+    add(2, 5.0, 2, 1.0, 0)
+    add(4, math.nan, 0, math.nan, 1)
+    metrics = tally.read()
+    assert (metrics.steps, metrics.skipped, metrics.first_skipped) == (4, 2, 1)
+    assert metrics.loss == pytest.approx((4 * 2 + 2 * 5) / 6)
+    assert metrics.accuracy == pytest.approx(3 / 6)
+    assert (metrics.norm, metrics.largest_norm) == (2.0, 3.0)
+    empty = tally.read()
+    assert (empty.steps, empty.skipped, empty.first_skipped) == (0, 0, -1)
+    assert math.isnan(empty.loss)
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_metrics_are_those_before_the_update(name: str) -> None:
+    config = preset("smoke", name)
+    table = make_source(config, None).table(0, 32)
+    model = build_model(config.model, seed=3)
+    batch = model.collate(table)
+    logits = model(batch).logits
+    expected = cross_entropy(logits, batch.target)
+    expected.backward()
+    norm = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm()
+    step = make_step(build_model(config.model, seed=3), config, CPU)
+    before = step.weights()
+    step(step.prepare(table))
+    metrics = step.metrics()
+    assert metrics.loss == pytest.approx(expected.item(), rel=1e-5)
+    assert metrics.accuracy == pytest.approx(float((logits.argmax(1) == batch.target).float().mean()))
+    assert metrics.norm == pytest.approx(float(norm), rel=1e-4)
+    assert any(not torch.equal(before[key], x) for key, x in step.weights().items())
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_bf16_keeps_weights_in_fp32_and_the_loss_near(name: str) -> None:
+    config = preset("smoke", name)
+    source = make_source(config, None)
+    losses = {}
+    for precision in ("fp32", "bf16"):
+        step = make_step(build_model(config.model), config.replace(precision=precision), CPU)
+        for k in range(3):
+            step(step.prepare(source.table(32 * k, 32)))
+        losses[precision] = step.metrics().loss
+        assert {x.dtype for x in step.weights().values()} == {torch.float32}
+        assert all(x.isfinite().all() for x in step.weights().values())
+    assert losses["fp32"] != losses["bf16"]
+    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.02)
+
+
+def test_weights_are_copies() -> None:
+    config = preset("smoke", "line-rnn").replace(averaging=0.5)
+    step = make_step(build_model(config.model), config, CPU)
+    for tensors in (step.weights(), step.weights(averaged=True), step.state_dict()):
+        for tensor in tensors.values():
+            tensor.fill_(7)
+    assert not any((x == 7).all() for x in (*step.weights().values(), *step.weights(averaged=True).values()))
+    assert step.state_dict()["applied"] == 0

@@ -1,12 +1,22 @@
 """Small models and sets that the tests of this room share."""
 
+from collections.abc import Iterator
+
 import pytest
+import torch
 
 from ipagnn.data import test_set
 from ipagnn.models import ModelConfig, ProgramModel, build_model
-from ipagnn.programs import Grammar, ProgramTable
+from ipagnn.programs import ProgramTable
 
-SMALL = Grammar(modulus=10)
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Matrices here are small: a second thread costs more than it brings."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -123,10 +123,10 @@ class ProgramFile:
         if programs:
             yield ProgramTable.from_programs(programs, targets)
         if not self.count:
-            skipped = (
-                f": all {self.skipped:,} are invalid, the first because of {self.first_skipped}" if self.skipped else ""
+            left_out = (
+                f": {self.skipped:,} left out as invalid, the first is {self.first_skipped}" if self.skipped else "."
             )
-            raise ValueError(f"{self.path} holds no program that can be evaluated{skipped or '.'}")
+            raise ValueError(f"{self.path} holds no program that can be evaluated{left_out}")
 
     def _check(self, item: _Item) -> tuple[Program, int]:
         if isinstance(item.content, _InvalidError):

@@ -1,0 +1,113 @@
+"""What the pointer did, on graphs small enough to follow by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from ipagnn.data import collate
+from ipagnn.evaluation import evaluate
+from ipagnn.evaluation.pointer import measure_pointer
+from ipagnn.models import ModelConfig, ProgramModel, build_model
+from ipagnn.programs import PAPER, Lengths, ProgramTable, Sampler, parse, trace_length
+
+NAN = float("nan")
+BRANCH = "v0 = 1\nif v0 % 10 > 0:\n  v0 += 1"  # nodes 0, 1, 2 and the exit 3; T(x) = 4; true trace 0 1 2
+LOOP = "v0 = 1\nv1 = 2\nwhile v1 > 0:\n  v1 -= 1"  # nodes 0 1 2 3, exit 4; true trace 0 1 2 3 2 3 2
+
+
+def always(model: ProgramModel, *, true: bool) -> ProgramModel:
+    """Decide every branch the same way."""
+    with torch.no_grad():
+        model.control.branch.weight.zero_()
+        model.control.branch.bias.copy_(torch.tensor([40.0, -40.0] if true else [-40.0, 40.0]))
+    return model.eval()
+
+
+def table_of(*sources: str) -> ProgramTable:
+    return ProgramTable.from_programs([parse(source) for source in sources], [0] * len(sources))
+
+
+def test_a_soft_branch_by_hand() -> None:
+    batch = collate([parse(BRANCH)])
+    pointer = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0.75, 0.25], [0, 0, 0, 1], [0, 0, 0, 1.0]])
+    branch = torch.full((4, 4), NAN)
+    branch[1, 1] = 0.75
+    told = measure_pointer(pointer, branch, batch, PAPER, "full")
+    assert told.decided.tolist() == [1.0]
+    assert told.discrete.tolist() == [0.0]
+    assert told.exit_mass.tolist() == [1.0]
+    assert told.exit_step.tolist() == [3]
+    assert told.path_length.tolist() == [3]
+    assert told.path_prefix.tolist() == [3]
+    assert told.path_exact.tolist() == [True]
+
+
+def test_the_wrong_branch_by_hand() -> None:
+    batch = collate([parse(BRANCH)])
+    pointer = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0.002, 0.998], [0, 0, 0, 1], [0, 0, 0, 1.0]])
+    branch = torch.full((4, 4), NAN)
+    branch[1, 1] = 0.002
+    told = measure_pointer(pointer, branch, batch, PAPER, "full")
+    assert told.discrete.tolist() == [1.0]
+    assert told.exit_step.tolist() == [2]
+    assert told.path_length.tolist() == [2]
+    assert told.path_prefix.tolist() == [2]  # it agrees as far as it goes, but leaves too early
+    assert told.path_exact.tolist() == [False]
+
+
+def test_decisions_that_cannot_matter_do_not_count() -> None:
+    batch = collate([parse(LOOP)])
+    assert batch.steps.tolist() == [8]
+    model = always(build_model(ModelConfig(hidden=2, execution="dense")), true=True)  # never leaves the loop
+    told = evaluate(model, table_of(LOOP), pointer=True).pointer
+    assert told is not None
+    # The head is at steps 2, 4, 6 and then at step 8, when nothing is left: three decisions can still matter.
+    assert told.decided.tolist() == pytest.approx([3.0])
+    assert told.exit_step.tolist() == [-1]
+    assert told.path_length.tolist() == [-1]
+
+
+@pytest.mark.parametrize("execution", ["dense", "packed"])
+def test_leaving_a_loop_at_once_is_a_short_cut(execution: str) -> None:
+    model = always(build_model(ModelConfig(hidden=2, execution=execution)), true=False)
+    evaluation = evaluate(model, table_of(LOOP, BRANCH), pointer=True)
+    told = evaluation.pointer
+    assert told is not None
+    assert evaluation.trace_length.tolist() == [7, 3]
+    assert told.exit_step.tolist() == [3, 2]
+    assert told.path_prefix.tolist() == [3, 2]
+    assert told.path_exact.tolist() == [False, False]
+
+
+def test_straight_lines_and_true_conditions_are_followed_exactly() -> None:
+    model = always(build_model(ModelConfig(hidden=2)), true=True)
+    sources = ["v0 = 5", "v0 = 5\nv0 += 1\npass\nv0 *= 2", BRANCH, "v0 = 3\nif v0 % 10 >= 3:\n  v0 -= 1\nelse:\n  pass"]
+    evaluation = evaluate(model, table_of(*sources), pointer=True)
+    told = evaluation.pointer
+    assert told is not None
+    assert told.path_exact.all()
+    assert told.exit_step.tolist() == [trace_length(parse(source)) for source in sources]
+    assert np.allclose(told.exit_mass, 1)
+
+
+def test_a_hard_pointer_is_discrete_and_reaches_the_exit_by_its_path() -> None:
+    model = build_model(ModelConfig(name="hard-ip-rnn", hidden=6), seed=2)
+    table = Sampler("full", Lengths.uniform((10, 20)), seed=1).table(0, 60)
+    told = evaluate(model, table, pointer=True).pointer
+    assert told is not None
+    assert np.array_equal(told.discrete, told.decided)
+    assert np.array_equal(told.exit_step, told.path_length)
+    assert set(np.unique(told.exit_mass)) <= {0.0, 1.0}
+
+
+def test_partial_programs_have_no_trace_to_agree_with(ipa_gnn: ProgramModel, partial_programs: ProgramTable) -> None:
+    evaluation = evaluate(ipa_gnn, partial_programs.slice(0, 4), pointer=True)
+    assert evaluation.pointer is not None
+    assert (evaluation.pointer.path_prefix == -1).all()
+    assert (evaluation.trace_length == -1).all()
+    assert (evaluation.pointer.exit_mass > 0).all()
+
+
+def test_models_without_a_pointer_have_none_to_measure(full_programs: ProgramTable) -> None:
+    model = build_model(ModelConfig(name="line-rnn", hidden=2))
+    assert evaluate(model, full_programs.slice(0, 2), pointer=True).pointer is None

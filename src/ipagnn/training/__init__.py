@@ -4,6 +4,8 @@ from ipagnn.training.config import TrainConfig
 from ipagnn.training.files import RunError
 from ipagnn.training.folder import RunFolder, read_config, read_metrics
 from ipagnn.training.presets import preset
+from ipagnn.training.resolve import resolve
+from ipagnn.training.runs import RunSummary, list_runs
 from ipagnn.training.step import StepMetrics, TrainingStep, make_step
 from ipagnn.training.trainer import Progress, Result, train
 
@@ -12,12 +14,15 @@ __all__ = [
     "Result",
     "RunError",
     "RunFolder",
+    "RunSummary",
     "StepMetrics",
     "TrainConfig",
     "TrainingStep",
+    "list_runs",
     "make_step",
     "preset",
     "read_config",
     "read_metrics",
+    "resolve",
     "train",
 ]

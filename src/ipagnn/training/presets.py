@@ -64,6 +64,7 @@ def preset(name: PresetName, model: str = "ipa-gnn", task: Task = "full") -> Tra
             warmup=6_400,
             validation_count=1_000,
             validation_every=40_000,
+            threads=1,  # the other core makes batches; more threads wait for each other
             log_every=25,
             checkpoint_every=30.0,
         )

@@ -62,6 +62,7 @@ def test_windows_are_made_once_whatever_the_threads() -> None:
     with Stream(source, 4, lambda table: table, threads=4, ahead=12) as stream:
         assert [programs(next(stream)) for _ in range(24)] == expected
     assert len(Counted.calls) == len(set(Counted.calls))
+    assert set(Counted.calls) >= set(range(0, 24 * 4, 4))
 
 
 def test_windows_tell_every_thread_of_a_failure() -> None:

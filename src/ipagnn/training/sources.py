@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import Future
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -44,14 +45,23 @@ class Epochs:
 
     def _of_epoch(self, epoch: int, start: int, stop: int) -> list[ProgramTable]:
         pieces, first = [], 0
-        for index in np.random.default_rng([self._seed, epoch]).permutation(len(self._data.manifest.shards)).tolist():
-            last = first + self._data.manifest.shards[index].count
+        shards = self._data.manifest.shards
+        for index in _order(len(shards), self._seed, epoch).tolist():
+            last = first + shards[index].count
             low, high = max(start, first), min(stop, last)
             if low < high:
-                order = np.random.default_rng([self._seed, epoch, index]).permutation(last - first)
+                order = _order(last - first, self._seed, epoch, index)
                 pieces.append(self._data.shard(index).take(order[low - first : high - first]))
             first = last
         return pieces
+
+
+@lru_cache(maxsize=16)  # neighbouring batches ask for the same orders
+def _order(count: int, *seed: int) -> npt.NDArray[np.int64]:
+    """A random order of `count` things."""
+    order: npt.NDArray[np.int64] = np.random.default_rng(seed).permutation(count)
+    order.setflags(write=False)
+    return order
 
 
 class Windows:
@@ -71,7 +81,7 @@ class Windows:
     def __init__(self, source: Source, batch_size: int, window: int, seed: int) -> None:
         self._source, self._batch_size, self._window, self._seed = source, batch_size, window, seed
         self._lock = threading.Lock()
-        self._made: dict[int, Future[ProgramTable]] = {}
+        self._made: dict[int, _Window] = {}
 
     def table(self, start: int, count: int) -> ProgramTable:
         """The programs `start:start + count` of the new order."""
@@ -80,33 +90,60 @@ class Windows:
         while count:
             index, first = divmod(start, size)
             taken = min(count, size - first)
-            pieces.append(self._of(index).slice(first, first + taken))
+            pieces.append(self._of(index).table().slice(first, first + taken))
             start, count = start + taken, count - taken
         return ProgramTable.concatenate(pieces)
 
-    def _of(self, index: int) -> ProgramTable:
-        """Window `index`, made once by whichever thread asks first; the others wait for it."""
+    def _of(self, index: int) -> "_Window":
         with self._lock:
-            made, mine = self._made.get(index), False
-            if made is None:
-                made, mine = Future[ProgramTable](), True
-                self._made[index] = made
+            if index not in self._made:
+                self._made[index] = _Window(self._source, self._batch_size, self._window, self._seed, index)
                 for old in sorted(self._made)[:-_WINDOWS_KEPT]:
                     del self._made[old]
-        if mine:
-            try:
-                made.set_result(self._make(index))
-            except BaseException as error:
-                made.set_exception(error)
-        return made.result()
+            return self._made[index]
 
-    def _make(self, index: int) -> ProgramTable:
-        size = self._window * self._batch_size
-        table = self._source.table(index * size, size)
+
+class _Window:
+    """One window. All threads that wait for it make it together: each draws a batch at a time until none is left."""
+
+    def __init__(self, source: Source, batch_size: int, window: int, seed: int, index: int) -> None:
+        self._source, self._batch_size, self._window = source, batch_size, window
+        self._seed, self._index = seed, index
+        self._lock = threading.Lock()
+        self._next = 0
+        self._drawn: dict[int, ProgramTable] = {}
+        self._whole: Future[ProgramTable] = Future()
+
+    def table(self) -> ProgramTable:
+        """Its programs in their new order."""
+        try:
+            while self._draw():
+                pass
+        except BaseException as error:
+            with self._lock:
+                if not self._whole.done():
+                    self._whole.set_exception(error)
+        return self._whole.result()
+
+    def _draw(self) -> bool:
+        """Draw the next batch, if one is left; whoever draws the last puts all in order."""
+        with self._lock:
+            k, self._next = self._next, self._next + 1
+        if k >= self._window:
+            return False
+        table = self._source.table((self._index * self._window + k) * self._batch_size, self._batch_size)
+        with self._lock:
+            self._drawn[k] = table
+            last = len(self._drawn) == self._window
+        if last:
+            self._whole.set_result(self._sort(ProgramTable.concatenate([self._drawn[k] for k in range(self._window)])))
+            self._drawn.clear()
+        return True
+
+    def _sort(self, table: ProgramTable) -> ProgramTable:
         steps = build_graphs(table.line_offsets, table.line_tokens, False)[-1]
-        batches: npt.NDArray[np.int64] = np.argsort(steps, kind="stable").reshape(self._window, self._batch_size)
-        order = np.random.default_rng([self._seed, index]).permutation(self._window)
-        return table.take(batches[order].reshape(-1))
+        batches = np.argsort(steps, kind="stable").reshape(self._window, self._batch_size)
+        return table.take(batches[_order(self._window, self._seed, self._index)].reshape(-1))
 
 
 def open_data(config: TrainConfig) -> DataSet | None:

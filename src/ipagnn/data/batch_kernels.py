@@ -16,8 +16,8 @@ def build_graphs(line_offsets, line_tokens, static):  # type: ignore[no-untyped-
     """Graphs and step counts of all programs, as one large graph.
 
     Returns:
-        node_offsets, node_tokens, node_program, node_line, true, false (as in the contract) and int64 steps: T(x), or the
-        bound read off the loop counts if `static`.
+        node_offsets, node_tokens, node_program, node_line, true, false (as in the contract) and int64 steps: T(x), or
+        the bound read off the loop counts if `static`.
     """
     programs = len(line_offsets) - 1
     most = len(line_tokens) + programs
@@ -61,7 +61,7 @@ def build_graphs(line_offsets, line_tokens, static):  # type: ignore[no-untyped-
 
 @njit(cache=True, nogil=True)
 def _steps_to_exit(true, false, start, stop, distance):  # type: ignore[no-untyped-def]
-    """Fewest edges from each node of one program to its exit, by relaxation (a few sweeps: edges mostly lead forwards)."""
+    """Fewest edges from each node of one program to its exit, by relaxation in a few sweeps: most edges lead forwards."""
     for n in range(start, stop - 1):
         distance[n] = _FAR
     distance[stop - 1] = 0
@@ -79,7 +79,7 @@ def _steps_to_exit(true, false, start, stop, distance):  # type: ignore[no-untyp
 def build_graph_rows(node_offsets, true, false, steps):  # type: ignore[no-untyped-def]
     """The node-steps that can matter (SPEC 6): t edges lead there from the start, at most T - t from there to the exit.
 
-    Both passes walk each program's frontier step by step, so the work is proportional to the rows, not to nodes x steps.
+    Both passes walk each program's frontier step by step, so the work is proportional to rows, not to nodes x steps.
 
     Returns:
         step_offsets int64, and the row fields node, program, true, false of the contract.
@@ -224,3 +224,44 @@ def build_arrivals(row_true, row_false, programs):  # type: ignore[no-untyped-de
             arrivals[cursor[row_false[r]]] = 2 * r + 1
             cursor[row_false[r]] += 1
     return offsets, arrivals
+
+
+@njit(cache=True, nogil=True)
+def token_order(tokens, vocabulary, chunk):  # type: ignore[no-untyped-def]
+    """All token slots of the rows, sorted by token id and cut into chunks, for sums by token in a fixed order.
+
+    Args:
+        tokens: int32 [row, 4].
+        vocabulary: Number of token ids.
+        chunk: Most slots in a chunk; every chunk holds one token id.
+
+    Returns:
+        order int32 [4 * row] of `4 * row + slot`; chunk_offsets int32 [chunk + 1] into it; first_chunk int32
+        [vocabulary + 1].
+    """
+    rows = len(tokens)
+    count = np.zeros(vocabulary, np.int32)
+    for r in range(rows):
+        for slot in range(4):
+            count[tokens[r, slot]] += 1
+    first_chunk = np.empty(vocabulary + 1, np.int32)
+    cursor = np.empty(vocabulary, np.int32)
+    chunks, seen = 0, 0
+    for token in range(vocabulary):
+        first_chunk[token] = chunks
+        cursor[token] = seen
+        chunks += (count[token] + chunk - 1) // chunk
+        seen += count[token]
+    first_chunk[vocabulary] = chunks
+    chunk_offsets = np.empty(chunks + 1, np.int32)
+    for token in range(vocabulary):
+        for k in range(first_chunk[token + 1] - first_chunk[token]):
+            chunk_offsets[first_chunk[token] + k] = cursor[token] + k * chunk
+    chunk_offsets[chunks] = 4 * rows
+    order = np.empty(4 * rows, np.int32)
+    for r in range(rows):
+        for slot in range(4):
+            token = tokens[r, slot]
+            order[cursor[token]] = 4 * r + slot
+            cursor[token] += 1
+    return order, chunk_offsets, first_chunk

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -77,7 +78,7 @@ class Tally:
         self._sums = torch.zeros(6, dtype=torch.float64, device=device)
         self._largest = torch.zeros((), dtype=torch.float64, device=device)
         self._first = torch.full((), -1.0, dtype=torch.float64, device=device)
-        self._steps = 0
+        self._steps = torch.zeros((), dtype=torch.float64, device=device)
 
     def add(self, programs: int, loss: Tensor, correct: Tensor, norm: Tensor, failed: Tensor) -> None:
         """Count a step.
@@ -93,8 +94,9 @@ class Tally:
         row = torch.stack([programs * one, programs * loss.double(), correct.double(), one, norm.double(), 0 * one])
         self._sums += torch.where(failed > 0, 0.0, row)  # where, as 0 * nan is nan
         self._sums[5] += failed
-        self._largest = torch.maximum(self._largest, torch.where(failed > 0, 0.0, norm.double()))
-        self._first = torch.where((failed > 0) & (self._first < 0), self._steps * one, self._first)
+        # All in place: a captured graph replays these lines, and Python does not.
+        self._largest.copy_(torch.maximum(self._largest, torch.where(failed > 0, 0.0, norm.double())))
+        self._first.copy_(torch.where((failed > 0) & (self._first < 0), self._steps, self._first))
         self._steps += 1
 
     def read(self) -> StepMetrics:
@@ -106,7 +108,7 @@ class Tally:
         programs, loss, correct, applied, norm, skipped = sums.tolist()
         nothing = float("nan")
         metrics = StepMetrics(
-            steps=self._steps,
+            steps=round(float(self._steps)),
             loss=loss / programs if programs else nothing,
             accuracy=correct / programs if programs else nothing,
             norm=norm / applied if applied else nothing,
@@ -114,11 +116,14 @@ class Tally:
             skipped=round(skipped),
             first_skipped=round(float(self._first)),
         )
-        self._sums.zero_()
-        self._largest.zero_()
-        self._first.fill_(-1)
-        self._steps = 0
+        self.clear()
         return metrics
+
+    def clear(self) -> None:
+        """Start counting again."""
+        for kept in (self._sums, self._largest, self._steps):
+            kept.zero_()
+        self._first.fill_(-1)
 
 
 class PlainStep:
@@ -147,12 +152,17 @@ class PlainStep:
         batch = prepared.to(self._device, non_blocking=True)
         self._update.zero_gradients()
         with autocast(self._device, self._half):
-            logits = self._model(batch).logits.float() if self._half else self._model(batch).logits
-        loss = cross_entropy(logits, batch.target)
+            logits = self._model(batch).logits
+        self._learn(logits, batch.target)
+
+    def _learn(self, logits: Tensor, target: Tensor) -> None:
+        """From what the model said and should have said to changed weights and metrics."""
+        logits = logits.float() if self._half else logits
+        loss = cross_entropy(logits, target)
         loss.backward()
         self._update()
-        correct = (logits.detach().argmax(dim=1) == batch.target).sum()
-        self._tally.add(len(batch), loss.detach(), correct, self._update.norm, self._update.failed)
+        correct = (logits.detach().argmax(dim=1) == target).sum()
+        self._tally.add(len(target), loss.detach(), correct, self._update.norm, self._update.failed)
 
     def metrics(self) -> StepMetrics:
         """See `TrainingStep`."""
@@ -182,4 +192,9 @@ def autocast(device: torch.device, half: bool) -> AbstractContextManager[None]:
 
 def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) -> TrainingStep[Any]:
     """The best implementation for a model on a device."""
+    if device.type == "cuda" and find_spec("triton") and not distributed.is_initialized():
+        from ipagnn.training.graph_step import GraphStep, can_capture  # Triton is there only where there is a GPU
+
+        if can_capture(model):
+            return GraphStep(model, config, device)
     return PlainStep(model, config, device)

@@ -5,6 +5,7 @@ sum over processes, the update and the average are then one operation each.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -25,6 +26,7 @@ class Update:
         config: Optimizer, clipping, limit of the norm, averaging.
 
     Attributes:
+        limit: Norms above this are not applied.
         norm: Global norm of the last gradient, before clipping. []
         failed: 1 if the last gradient was not applied, else 0. []
     """
@@ -44,12 +46,16 @@ class Update:
             self._flat.data[place] = parameter.data.flatten()
             parameter.data = self._flat.data[place].view(shape)
             parameter.grad = self._flat.grad[place].view(shape)
-        self._clip, self._limit = config.clip, config.norm_limit
+        self._clip, self.limit = config.clip, config.norm_limit
         # The fused optimizers divide by `grad_scale` and do nothing where `found_inf` is 1; they read both and the rate
         # on the device, as float32.
         self._rate = torch.tensor(config.rate, device=first.device)
-        kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[config.optimizer]
-        self._optimizer = kind([self._flat], lr=self._rate, fused=True)
+        self._optimizer: Any  # `grad_scale` and `found_inf` are no part of its declared type
+        if config.optimizer == "adam":
+            on_gpu = first.device.type == "cuda"  # where the step may be captured in a CUDA graph
+            self._optimizer = torch.optim.Adam([self._flat], lr=self._rate, fused=True, capturable=on_gpu)
+        else:
+            self._optimizer = torch.optim.SGD([self._flat], lr=self._rate, fused=True)
         self._decay = config.averaging
         self._average = self._flat.detach().clone() if config.averaging else None
         self._applied = first.new_zeros((), dtype=torch.float64)
@@ -68,7 +74,7 @@ class Update:
             distributed.all_reduce(gradient)
             gradient /= distributed.get_world_size()
         self.norm = gradient.norm()
-        self.failed = (~(self.norm <= self._limit)).float()  # also where it is not a number
+        self.failed = (~(self.norm <= self.limit)).float()  # also where it is not a number
         self._optimizer.grad_scale = (self.norm / self._clip).clamp(min=1.0).float() if self._clip else None
         self._optimizer.found_inf = self.failed
         self._optimizer.step()

@@ -1,0 +1,137 @@
+"""IPA-GNN training steps on a GPU: the captured packed step against plain torch, packed and dense, in one run.
+
+    PYTHONPATH=src python benchmarks/gpu.py [--hidden 200] [--seconds 4] [--workers 12]
+
+Prints milliseconds a step and examples/s; measures, asserts nothing but that every step read the batch that was made.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+
+from ipagnn.data.splits import training_sampler
+from ipagnn.data.stream import Source, Stream
+from ipagnn.models import ModelConfig, build_model
+from ipagnn.training.config import TrainConfig
+from ipagnn.training.graph_step import GraphStep
+from ipagnn.training.sources import Windows
+from ipagnn.training.step import PlainStep
+
+FLOP_A_ROW = 24 * 4  # x H^2: 12 H^2 multiply-adds a token, 4 tokens; twice that again for the backward pass
+DEVICE = torch.device("cuda")
+
+
+def source(batch: int, window: int) -> Source:
+    """Training programs, sorted by T(x) within windows if there is more than one batch in a window."""
+    sampler = training_sampler("full", 10, 0)
+    return Windows(sampler, batch, window, 0) if window > 1 else sampler
+
+
+def milliseconds(step: Callable[[Any], None], prepared: list[Any], seconds: float) -> float:
+    """Mean time of a step over prepared batches, again and again."""
+    for item in prepared:
+        step(item)
+    torch.cuda.synchronize()
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        for item in prepared:
+            step(item)
+        torch.cuda.synchronize()
+        count += len(prepared)
+    return 1e3 * (time.perf_counter() - began) / count
+
+
+def config(hidden: int, batch: int, precision: str, execution: str = "packed") -> TrainConfig:
+    """The paper's recipe at some batch size."""
+    return TrainConfig(
+        ModelConfig("ipa-gnn", hidden=hidden, execution=execution),  # type: ignore[arg-type]
+        batch_size=batch,
+        precision=precision,  # type: ignore[arg-type]
+        device="cuda",
+    )
+
+
+def compare(hidden: int, seconds: float) -> None:
+    """The step alone, on batches prepared beforehand."""
+    for batch, window, count in ((1024, 1, 16), (1024, 16, 32), (256, 1, 16), (32, 1, 64)):
+        tables = [source(batch, window).table(k * batch, batch) for k in range(count)]
+        for name, kind, precision, execution in (
+            ("captured", GraphStep, "bf16", "packed"),
+            ("captured", GraphStep, "tf32", "packed"),
+            ("plain packed", PlainStep, "bf16", "packed"),
+            ("plain dense", PlainStep, "fp32", "dense"),
+        ):
+            if window > 1 and kind is PlainStep:
+                continue
+            torch.backends.cuda.matmul.allow_tf32 = precision != "fp32"
+            settings = config(hidden, batch, precision, execution)
+            torch.cuda.reset_peak_memory_stats()
+            step = kind(build_model(settings.model, 0), settings, DEVICE)
+            some = tables if kind is GraphStep else tables[:4]
+            prepared = [step.prepare(table) for table in some]
+            time_ms = milliseconds(step, prepared, seconds if kind is GraphStep else 1.0)
+            rows = (
+                sum(len(build.rows) for build in map(build_model(settings.model).collate, tables[:4]))
+                if execution == "packed"
+                else 0
+            )
+            rate = rows / 4 * 3 * FLOP_A_ROW * hidden**2 / time_ms / 1e9
+            memory = torch.cuda.max_memory_allocated() / 2**30
+            print(
+                f"batch {batch:5d} window {window:2d}  {name:13s} {precision}  {time_ms:8.3f} ms a step "
+                f"{1e3 * batch / time_ms:10,.0f} examples/s  {rate:6.1f} TFLOP/s  {memory:5.2f} GiB",
+                flush=True,
+            )
+            del step, prepared
+
+
+def fed(hidden: int, batch: int, window: int, workers: int, steps: int) -> None:
+    """Training from the stream, at full speed, each step's plan held against the one that was made."""
+    settings = config(hidden, batch, "bf16")
+    step = GraphStep(build_model(settings.model, 0), settings, DEVICE, watch=2 * steps)
+    made: list[int] = []
+    with Stream(source(batch, window), batch, step.prepare, threads=workers, ahead=2 * workers) as stream:
+
+        def plans(count: int) -> Iterator[Any]:
+            for plan in islice(stream, count):
+                made.append(int(plan.flat.sum(dtype=torch.int64)))
+                yield plan
+
+        for plan in plans(steps):  # compiles and captures
+            step(plan)
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for plan in plans(steps):
+            step(plan)
+        torch.cuda.synchronize()
+        seconds = time.perf_counter() - began
+    same = step.seen.tolist() == made
+    metrics = step.metrics()
+    print(
+        f"batch {batch:5d} window {window:2d}  fed by {workers} threads: {1e3 * seconds / steps:8.3f} ms a step "
+        f"{batch * steps / seconds:10,.0f} examples/s; of {2 * steps} steps all read the plan that was made: {same}; "
+        f"loss {metrics.loss:.3f}",
+        flush=True,
+    )
+    assert same
+
+
+def main() -> None:
+    """Run all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hidden", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--workers", type=int, default=12)
+    options = parser.parse_args()
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
+    for batch, window in ((1024, 1), (1024, 16), (32, 1)):
+        fed(options.hidden, batch, window, options.workers, 500)
+    compare(options.hidden, options.seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""The packed execution on a CUDA GPU: buffers, launches and gradients around the kernels of `packed_triton`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from ipagnn.models import packed_triton as kernels
+from ipagnn.models.packed_plan import TOKEN_CHUNK, Plan
+from ipagnn.models.pointer import EPSILON
+from ipagnn.programs.vocabulary import VOCABULARY_SIZE
+
+MAX_ROWS = 2_000_000
+"""Most rows of a batch: their offsets must fit 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Block shapes of the matrix kernels; small batches want small ones, so that all multiprocessors have work."""
+
+    rows: int
+    units: int
+    forward_inner: int
+    backward_inner: int
+    warps: int
+    stages: int
+
+
+LARGE_TILES = Tiles(rows=64, units=32, forward_inner=32, backward_inner=64, warps=4, stages=4)
+SMALL_TILES = Tiles(rows=16, units=16, forward_inner=32, backward_inner=128, warps=2, stages=4)
+SMALL_BATCH = 128
+"""Programs up to which the small tiles are used (measured on an H200)."""
+
+
+class Weights:
+    """The weights as the kernels read them, and the gradients they write: H padded to P, gates i f g o side by side.
+
+    weights [hidden_1, input_2, hidden_2][P][P][4], table and d_table [token][P][4]; branch_weight [c1, h1, c2, h2][P]
+    and branch_bias [1] are differences, true minus false.
+    """
+
+    def __init__(self, hidden: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.hidden, self.dtype = hidden, dtype
+        self.padded = padded = 32 * (hidden // 32 + 1)
+        self.table = torch.zeros(VOCABULARY_SIZE, padded, 4, dtype=dtype, device=device)
+        self.d_table = torch.zeros(VOCABULARY_SIZE, padded, 4, device=device)
+        self.weights = torch.zeros(3, padded, padded, 4, dtype=dtype, device=device)
+        self.branch_weight = torch.zeros(4, padded, device=device)
+        self.branch_bias = torch.zeros(1, device=device)
+
+    def load(
+        self,
+        table: Tensor,
+        hidden_1: Tensor,
+        input_2: Tensor,
+        hidden_2: Tensor,
+        bias_2: Tensor,
+        branch_weight: Tensor,
+        branch_bias: Tensor,
+    ) -> None:
+        """Copy weights in; the bias of layer 2 becomes the last row of its input kernel."""
+        size = self.hidden
+        self.table[:, :size] = table.view(-1, 4, size).mT
+        for place, kernel in zip(self.weights, (hidden_1, input_2, hidden_2), strict=True):
+            place[:size, :size] = kernel.view(size, 4, size).mT
+        self.weights[1, -1, :size] = bias_2.view(4, size).T
+        self.branch_weight[:, :size] = (branch_weight[:, 0] - branch_weight[:, 1]).view(4, size)
+        self.branch_bias.copy_((branch_bias[0] - branch_bias[1])[None])
+
+
+class Buffers:
+    """Everything the kernels write for the rows of a batch.
+
+    h, c [layer, 5, row, P] (states before token 0 and after each token); gates [layer, 4, row, P, 4] (later their
+    gradients); d_state [4, row, P] (gradients of c1, h1, c2, h2).
+
+    Args:
+        weights: Whose sizes and types they have.
+        rows, programs: What there is to be room for.
+        memory: A tensor of bytes to lay them in, or None to allocate them. Only `final` and `d_final` are not in it.
+    """
+
+    def __init__(self, weights: Weights, rows: int, programs: int, memory: Tensor | None = None) -> None:
+        self.rows, padded = rows, weights.padded
+        device = weights.table.device
+        if memory is None:
+            memory = torch.empty(Buffers.bytes(weights, rows), dtype=torch.uint8, device=device)
+        used = 0
+        for name, (shape, dtype) in Buffers._shapes(weights, rows).items():
+            size = dtype.itemsize * torch.Size(shape).numel()
+            setattr(self, name, memory[used : used + size].view(dtype).view(shape))
+            used += -(-size // 256) * 256
+        self.final, self.d_final = (torch.zeros(programs, 4, padded, device=device) for _ in range(2))
+        self.final_mass = torch.zeros(programs, device=device)
+
+    h: Tensor
+    c: Tensor
+    gates: Tensor
+    d_state: Tensor
+    partials: Tensor
+    pointer: Tensor
+    decision: Tensor
+    d_pointer: Tensor
+    d_score: Tensor
+
+    @staticmethod
+    def _shapes(weights: Weights, rows: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        padded, dtype, full = weights.padded, weights.dtype, torch.float32
+        return {
+            "h": ((2, 5, rows, padded), dtype),
+            "c": ((2, 5, rows, padded), full),
+            "gates": ((2, 4, rows, padded, 4), dtype),
+            "d_state": ((4, rows, padded), full),
+            "partials": ((4 * rows // TOKEN_CHUNK + VOCABULARY_SIZE, 4 * padded), full),
+            **dict.fromkeys(("pointer", "decision", "d_pointer", "d_score"), ((rows,), full)),
+        }
+
+    @staticmethod
+    def bytes(weights: Weights, rows: int) -> int:
+        """Memory that buffers for so many rows take."""
+        shapes = Buffers._shapes(weights, rows).values()
+        return sum(-(-dtype.itemsize * torch.Size(shape).numel() // 256) * 256 for shape, dtype in shapes)
+
+
+class Launcher:
+    """Launches the kernels of one forward and backward pass over a plan.
+
+    Args:
+        weights, buffers, plan: What they work on.
+        hard: Decide by arg max.
+        normalise: Divide arriving states by the mass that arrived.
+        exact: Products of float32 in full precision rather than tf32.
+    """
+
+    def __init__(
+        self, weights: Weights, buffers: Buffers, plan: Plan, *, hard: bool, normalise: bool, exact: bool
+    ) -> None:
+        if plan.capacity.rows > MAX_ROWS:
+            raise ValueError(
+                f"The batch has room for {plan.capacity.rows} rows; at most {MAX_ROWS} fit. Make it smaller."
+            )
+        self.weights, self.buffers, self.plan = weights, buffers, plan
+        self.tiles = tiles = SMALL_TILES if plan.capacity.programs <= SMALL_BATCH else LARGE_TILES
+        padded = weights.padded
+        self._wide = {"P": padded, "WIDTH": triton.next_power_of_2(padded)}
+        self._flags = {"NORMALISE": normalise, "HARD": hard, **self._wide}
+        self._shape = {"P": padded, "M": tiles.rows, "N": tiles.units, "EXACT": exact}
+        self._options = {"num_warps": tiles.warps, "num_stages": tiles.stages}
+        multiprocessors = torch.cuda.get_device_properties(buffers.h.device).multi_processor_count
+        most = 2 * (padded // tiles.units) * triton.cdiv(buffers.rows, tiles.rows)
+        self._wave_blocks = min(4 * multiprocessors, most)
+        self._row_blocks = min(16 * multiprocessors, buffers.rows)
+
+    def forward(self) -> None:
+        """From the loaded weights and the plan to `buffers.final`."""
+        w, b, plan = self.weights, self.buffers, self.plan
+        kernels.begin[(self._row_blocks,)](plan.offsets, b.pointer, b.h, b.c, b.rows, **self._wide)
+        for step in range(plan.capacity.steps):
+            if step:
+                self._aggregate(step, exits=False)
+            for wave in range(5):
+                kernels.wave_forward[(self._wave_blocks,)](
+                    plan.offsets, step, plan.tokens, w.table, w.weights, b.h, b.c, b.gates, b.rows,
+                    WAVE=wave, K=self.tiles.forward_inner, **self._shape, **self._options,
+                )  # fmt: skip
+        self._aggregate(plan.capacity.steps, exits=True)
+
+    def _aggregate(self, step: int, *, exits: bool) -> None:
+        w, b, plan = self.weights, self.buffers, self.plan
+        kernels.aggregate[(plan.capacity.programs if exits else self._row_blocks,)](
+            plan.offsets, step, plan.arrival_offsets, plan.arrivals, plan.branches, w.branch_weight, w.branch_bias,
+            b.pointer, b.decision, b.h, b.c, b.rows, b.final, b.final_mass, plan.capacity.programs, EPSILON,
+            EXITS=exits, **self._flags, num_warps=2,
+        )  # fmt: skip
+
+    def backward(self) -> tuple[Tensor, ...]:
+        """From `buffers.d_final` to the gradients of the weights, in the order of `Weights.load`."""
+        w, b, plan = self.weights, self.buffers, self.plan
+        for step in reversed(range(plan.capacity.steps)):
+            kernels.aggregate_backward[(self._row_blocks,)](
+                plan.offsets, step, plan.capacity.steps, plan.true, plan.false, plan.branches, w.branch_weight,
+                b.pointer, b.decision, b.d_pointer, b.d_score, b.h, b.c, b.gates, b.d_state,
+                b.final, b.final_mass, b.d_final, b.rows, EPSILON, **self._flags, num_warps=2,
+            )  # fmt: skip
+            for wave in (3, 2, 1, 0, -1):
+                kernels.wave_backward[(self._wave_blocks,)](
+                    plan.offsets, step, w.weights, b.c, b.gates, b.d_state, b.rows,
+                    WAVE=wave, K=self.tiles.backward_inner, **self._shape, **self._options,
+                )  # fmt: skip
+        kernels.clear_tail[(min(b.rows, 1024),)](
+            plan.offsets, plan.capacity.steps, b.h, b.c, b.gates, b.d_score, b.rows, **self._wide
+        )
+        wide = 4 * w.padded
+        columns = triton.cdiv(wide, 128)
+        kernels.token_partials[(min(1024, len(b.partials)), columns)](
+            plan.chunk_offsets, plan.chunks, plan.order, b.gates, b.partials, b.rows, P4=wide, N=128, M=TOKEN_CHUNK
+        )
+        kernels.token_sums[(VOCABULARY_SIZE, columns)](plan.first_chunk, b.partials, w.d_table, P4=wide, N=128)
+        return self._weight_gradients()
+
+    def _weight_gradients(self) -> tuple[Tensor, ...]:
+        """Each is one product over all rows and tokens."""
+        w, b, size = self.weights, self.buffers, self.weights.hidden
+        gates_1, gates_2 = b.gates.view(2, -1, 4 * w.padded)
+
+        def product(states: Tensor, gates: Tensor) -> Tensor:
+            left = states.reshape(-1, w.padded).T
+            wide = torch.mm(left, gates) if w.dtype == torch.float32 else torch.mm(left, gates, out_dtype=torch.float32)
+            return wide.view(w.padded, w.padded, 4)[:, :size].mT
+
+        d_input_2 = product(b.h[0, 1:], gates_2)
+        score = b.d_score[:, None]
+        d_branch = torch.cat(
+            [
+                torch.mm(part.T, score.to(part.dtype))[:size].float()
+                for part in (b.c[0, 4], b.h[0, 4], b.c[1, 4], b.h[1, 4])
+            ]
+        )
+        d_bias = b.d_score.sum()[None]
+        return (
+            w.d_table[:, :size].mT.reshape(-1, 4 * size),
+            product(b.h[0, :4], gates_1)[:size].reshape(size, 4 * size),
+            d_input_2[:size].reshape(size, 4 * size),
+            product(b.h[1, :4], gates_2)[:size].reshape(size, 4 * size),
+            d_input_2[-1].reshape(4 * size),
+            torch.cat([d_branch, -d_branch], dim=1),
+            torch.cat([d_bias, -d_bias]),
+        )
+
+
+class _Execute(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, launcher: Launcher, *weights: Tensor) -> Tensor:
+        ctx.launcher, size = launcher, launcher.weights.hidden
+        launcher.weights.load(*weights)
+        launcher.forward()
+        return launcher.buffers.final[:, :, :size].reshape(-1, 4 * size)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        launcher, size = ctx.launcher, ctx.launcher.weights.hidden
+        launcher.buffers.d_final[:, :, :size] = gradients[0].view(-1, 4, size)
+        return (None, *launcher.backward())
+
+
+def execute(launcher: Launcher, *weights: Tensor) -> Tensor:
+    """Final states [program, 4 * hidden] of the launcher's plan, differentiable in the weights.
+
+    The backward pass reads what the forward pass left in the buffers, so it must follow before these are used again.
+
+    Args:
+        launcher: Kernels with their weights, buffers and plan.
+        weights: In the order of `Weights.load`.
+    """
+    return _Execute.apply(launcher, *weights)  # type: ignore[no-any-return, no-untyped-call]

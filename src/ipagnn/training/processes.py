@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 
 import torch
 from torch import distributed
@@ -66,6 +67,9 @@ def join_processes(config: TrainConfig) -> Iterator[Processes]:
     if world == 1:
         yield Processes(0, 1, device)
         return
+    # Optimizers import this sooner or later, and it keeps the process group of that moment in default arguments; a group
+    # that is never let go makes gloo abort when the process ends.
+    import_module("torch.distributed.nn.functional")
     if device.type == "cuda":
         torch.cuda.set_device(device)
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", rank=rank, world_size=world)

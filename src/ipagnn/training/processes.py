@@ -67,8 +67,8 @@ def join_processes(config: TrainConfig) -> Iterator[Processes]:
     if world == 1:
         yield Processes(0, 1, device)
         return
-    # Optimizers import this sooner or later, and it keeps the process group of that moment in default arguments; a group
-    # that is never let go makes gloo abort when the process ends.
+    # Optimizers import this sooner or later, and it keeps the process group of that moment in default arguments; a
+    # group that is never let go makes gloo abort when the process ends.
     import_module("torch.distributed.nn.functional")
     if device.type == "cuda":
         torch.cuda.set_device(device)

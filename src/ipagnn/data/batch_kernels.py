@@ -61,7 +61,7 @@ def build_graphs(line_offsets, line_tokens, static):  # type: ignore[no-untyped-
 
 @njit(cache=True, nogil=True)
 def _steps_to_exit(true, false, start, stop, distance):  # type: ignore[no-untyped-def]
-    """Fewest edges from each node of one program to its exit, by relaxation in a few sweeps: most edges lead forwards."""
+    """Fewest edges from each node of one program to its exit: a few sweeps, since most edges lead forwards."""
     for n in range(start, stop - 1):
         distance[n] = _FAR
     distance[stop - 1] = 0

@@ -99,7 +99,8 @@ class GraphStep(PlainStep):
             with self._idle():
                 self._compute(launcher)  # compiles and allocates what must not be captured
             stream.synchronize()
-            with torch.cuda.graph(graph, stream=stream):
+            # Other threads go on making batches, in page-locked memory that they ask CUDA for.
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 self._compute(launcher)
         torch.cuda.current_stream(self._device).wait_stream(stream)
         self._graphs[capacity] = graph, launcher

@@ -43,7 +43,8 @@ class GraphStep(PlainStep):
         self._weights = Weights(model.config.hidden, torch.bfloat16 if self._half else torch.float32, device)
         self._graphs: dict[Capacity, tuple[torch.cuda.CUDAGraph, Launcher]] = {}
         self._memory = torch.empty(0, dtype=torch.uint8, device=device)
-        self._copies = torch.cuda.Stream(device)
+        # Two streams for good: torch hands out the same 32 in turn, and nobody else may have the one that captures.
+        self._copies, self._captures = torch.cuda.Stream(device), torch.cuda.Stream(device)
         self._branch = (
             tuple(model.control.branch.parameters())
             if isinstance(model, IPAGNN)
@@ -92,8 +93,7 @@ class GraphStep(PlainStep):
             normalise=isinstance(model, IPAGNN) and model.config.normalise,
             exact=self._exact,
         )
-        graph = torch.cuda.CUDAGraph()
-        stream = torch.cuda.Stream(self._device)
+        graph, stream = torch.cuda.CUDAGraph(), self._captures
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):
             with self._idle():

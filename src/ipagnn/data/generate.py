@@ -6,15 +6,13 @@ this one, touches the directory: a shard is written aside, flushed and renamed, 
 shards if they still hash to what was recorded, and refuses them otherwise.
 """
 
-import errno
 import hashlib
 import json
 import os
-import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -24,6 +22,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ipagnn.data.files import aside, lock, reason, write_whole
 from ipagnn.data.shards import (
     MANIFEST,
     WRITER,
@@ -105,7 +104,9 @@ def generate(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataSetError(f"The directory {directory} cannot be made: {error.strerror}.") from error
-    with _locked(directory):
+    with lock(directory) as held:
+        if not held:
+            raise DataSetError(f"Another process is writing to {directory}; wait for it to end.")
         return _generate(directory, wanted, names, threads or os.cpu_count() or 1, on == "ray", progress)
 
 
@@ -261,11 +262,7 @@ def _clean(directory: Path, names: Sequence[str]) -> None:
                 "Move it away, or choose an empty directory."
             )
     for name in (*names, MANIFEST, UNFINISHED):
-        _aside(directory / name).unlink(missing_ok=True)
-
-
-def _aside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.part")
+        aside(directory / name).unlink(missing_ok=True)
 
 
 def _write_json(path: Path, manifest: Manifest) -> None:
@@ -273,40 +270,10 @@ def _write_json(path: Path, manifest: Manifest) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file completely or not at all."""
-    part = _aside(path)
     try:
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        if not isinstance(error, OSError):
-            raise
-        why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error.strerror).lower()
+        write_whole(path, data)
+    except OSError as error:
         raise DataSetError(
-            f"{path} could not be written, for {why}. What was finished before is kept: once {len(data):,} bytes and "
-            "more can be written, run the same command again."
+            f"{path} could not be written, for {reason(error)}. What was finished before is kept: once {len(data):,} "
+            "bytes and more can be written, run the same command again."
         ) from error
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Keep a second process from writing to the directory at the same time. Nothing remains if this one is killed."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise DataSetError(f"Another process is writing to {directory}; wait for it to end.") from error
-        yield
-    finally:
-        os.close(handle)

@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -102,9 +103,7 @@ def test_planned_rows_give_the_same_answers(ipa_gnn: ProgramModel, full_programs
     planned = _Runner(ipa_gnn, torch.device("cpu"), None, pointer=False)
     planned.streaming = None
     short = full_programs.slice(0, 6)
-    with torch.inference_mode():
-        evaluation = planned.run(short, "full", lambda _: None)
-    assert same_answers(evaluate(ipa_gnn, short), evaluation)
+    assert same_answers(evaluate(ipa_gnn, short), planned.run(short, "full", lambda _: None))
 
 
 def test_sizes_and_traces_are_the_programs_own(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> None:
@@ -126,6 +125,22 @@ def test_rank_confidence_and_margin_by_hand() -> None:
     total = np.exp(3.0) + 2 * np.exp(2.5) + 997
     assert evaluation.confidence == pytest.approx([np.exp(3.0) / total] * 5)
     assert evaluation.margin == pytest.approx([0.5] * 5)
+
+
+def test_tiny_numbers_cost_no_time_and_the_caller_keeps_them(full_programs: ProgramTable) -> None:
+    tiny = torch.full((100_000,), 1e-39)
+    seen = []
+
+    class Watching(MODELS["line-rnn"]):  # type: ignore[misc]
+        def forward(self, batch: Any, *, trace: Any = False) -> Any:
+            seen.append(int((tiny * 0.5 == 0).sum()))
+            return super().forward(batch, trace=trace)
+
+    model = build_model(ModelConfig(name="line-rnn", hidden=2))
+    model.__class__ = Watching
+    evaluate(model, full_programs.slice(0, 2))
+    assert seen == [100_000]
+    assert not (tiny * 0.5 == 0).any()
 
 
 def test_training_mode_is_restored(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> None:
@@ -167,3 +182,12 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=900)
     assert int(done.stdout) < 2e9
+
+
+@pytest.mark.slow
+def test_fifty_programs_of_each_length_take_less_than_a_minute() -> None:
+    model = build_model(ModelConfig(hidden=32), seed=1)
+    evaluate(model, test_set("full", 1), pointer=True)  # compiles
+    start = time.perf_counter()
+    assert len(evaluate(model, test_set("full", 50), pointer=True)) == 450
+    assert time.perf_counter() - start < 60

@@ -6,6 +6,7 @@ was from turning over.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, Self
@@ -17,8 +18,9 @@ from torch import Tensor
 
 from ipagnn.data.batch import TRACE_LIMIT
 from ipagnn.data.batch_kernels import build_graphs
+from ipagnn.data.contract import Batch
 from ipagnn.evaluation.pointer import PointerMetrics, measure_pointer
-from ipagnn.models import ProgramModel
+from ipagnn.models import Output, ProgramModel
 from ipagnn.programs.program import ProgramTable, Task
 from ipagnn.programs.trace_kernels import trace_nodes
 from ipagnn.programs.vocabulary import MASK
@@ -121,7 +123,7 @@ def evaluate(
     runner = _Runner(model, next(model.parameters()).device, batch_bytes, pointer)
     parts: list[Evaluation] = []
     done = 0
-    with _evaluating(model), torch.inference_mode():
+    with _evaluating(model), _worker(runner.device) as runner.call:
         for table in [programs] if isinstance(programs, ProgramTable) else programs:
             if not len(table):
                 continue
@@ -139,6 +141,20 @@ def evaluate(
     if not parts:
         raise ValueError("There are no programs to evaluate; give at least one.")
     return Evaluation.concatenate(parts)
+
+
+@contextmanager
+def _worker(device: torch.device) -> Iterator[Callable[..., Output]]:
+    """Where models run: on the CPU a thread of its own, in which numbers too small for float32's full precision are 0.
+
+    A trickle of pointer mass makes many of them, and they are so slow that a test set took fifty times as long. The
+    setting belongs to a thread and to the threads it starts, so a new one is the only way to reach all that compute.
+    """
+    if device.type != "cpu":
+        yield lambda function, *arguments: function(*arguments)
+        return
+    with ThreadPoolExecutor(1, initializer=torch.set_flush_denormal, initargs=(True,)) as pool:
+        yield lambda function, *arguments: pool.submit(function, *arguments).result()
 
 
 @contextmanager
@@ -181,6 +197,7 @@ class _Runner:
 
     def __init__(self, model: ProgramModel, device: torch.device, batch_bytes: int | None, pointer: bool) -> None:
         self.model, self.device, self.pointer = model, device, pointer
+        self.call: Callable[..., Output] = lambda function, *arguments: function(*arguments)
         config = model.config
         if batch_bytes is None:
             batch_bytes = torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else CPU_BATCH_BYTES
@@ -282,11 +299,16 @@ class _Runner:
     ) -> tuple[dict[str, Array], PointerMetrics | None]:
         model = self.streaming if streaming and self.streaming is not None else self.model
         batch = model.collate(table)
-        output = model(batch.to(self.device), trace=self.pointer)
+        output = self.call(self._forward, model, batch)
         measured = None
         if output.pointer is not None and output.branch is not None:
             measured = measure_pointer(output.pointer, output.branch, batch, self.model.config.grammar, task)
         return _read_logits(output.logits, batch.target), measured
+
+    def _forward(self, model: ProgramModel, batch: Batch) -> Output:
+        with torch.inference_mode():
+            output: Output = model(batch.to(self.device), trace=self.pointer)
+        return output
 
 
 def _read_logits(logits: Tensor, target: Tensor) -> dict[str, Array]:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
+import torch
 
 from ipagnn.apps.cli import main
 
@@ -19,6 +20,12 @@ class Result(NamedTuple):
 
 
 Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    """Programs here are small: threads of torch would only wait for each other."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

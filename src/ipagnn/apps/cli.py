@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ipagnn import __version__
-from ipagnn.apps import data_commands, evaluation_commands, program_commands, training_commands
+from ipagnn.apps import data_commands, evaluation_commands, predict_commands, program_commands, training_commands
 from ipagnn.apps.terminal import guarded
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-PROGRAMS, DATA, TRAINING, RESULTS = "Programs", "Data", "Training", "Results"
+PROGRAMS, DATA, TRAINING, RESULTS, USE = "Programs", "Data", "Training", "Results", "Use"
 app.command(rich_help_panel=PROGRAMS)(program_commands.sample)
 app.command(rich_help_panel=PROGRAMS)(program_commands.inspect)
 app.command(rich_help_panel=DATA)(data_commands.generate)
@@ -31,6 +31,8 @@ app.command(rich_help_panel=TRAINING)(training_commands.runs)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.evaluate)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.figure)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.report)
+app.command(rich_help_panel=USE)(predict_commands.predict)
+app.command(rich_help_panel=USE)(predict_commands.explain)
 
 
 @app.callback(invoke_without_command=True)

@@ -18,7 +18,7 @@ from ipagnn.data.ceiling_kernels import fill_holes, likeliest
 from ipagnn.programs.execute_kernels import EXECUTE_SCRATCH, new_memo
 from ipagnn.programs.grammar import PAPER, Grammar
 from ipagnn.programs.graph_kernels import GRAPH_SCRATCH
-from ipagnn.programs.interpreter import value
+from ipagnn.programs.interpreter import MAX_STEPS, value
 from ipagnn.programs.program import Program, ProgramTable
 from ipagnn.programs.vocabulary import NUMBER, OPERATION_ID, VARIABLE, VARIABLES
 
@@ -105,7 +105,7 @@ def ceiling(table: ProgramTable, grammar: Grammar = PAPER, threads: int = 1) -> 
     return Ceiling(table.lengths, guess, count / len(statements), guess == table.target)
 
 
-def hole_distribution(program: Program, grammar: Grammar = PAPER) -> dict[int, float]:
+def hole_distribution(program: Program, grammar: Grammar = PAPER, max_steps: int = MAX_STEPS) -> dict[int, float]:
     """The distribution of a partial program's result, likeliest first and of equals the smallest.
 
     Works on any program of the language, not just on the sampler's.
@@ -113,6 +113,7 @@ def hole_distribution(program: Program, grammar: Grammar = PAPER) -> dict[int, f
     Args:
         program: A program with one masked line.
         grammar: The language, which says what the masked line may be.
+        max_steps: What each of the fillings may take, as in `execute`.
 
     Returns:
         The probability of each result that some statement in the hole gives.
@@ -128,7 +129,7 @@ def hole_distribution(program: Program, grammar: Grammar = PAPER) -> dict[int, f
     for statement in statements:
         tokens = program.line_tokens.copy()
         tokens[holes[0], 1:] = statement[1:]
-        results[value(Program(tokens), grammar.modulus, grammar.condition_modulus)] += 1
+        results[value(Program(tokens), grammar.modulus, grammar.condition_modulus, max_steps)] += 1
     ranked = sorted(results.items(), key=lambda item: (-item[1], item[0]))
     return {result: count / len(statements) for result, count in ranked}
 

@@ -104,12 +104,12 @@ def load_cached(name: str | Path) -> LoadedModel:
     path = Path(name)
     if path.is_dir():
         path /= MODEL
-    changed = path.stat().st_mtime_ns if path.is_file() else 0
-    return _load(str(name), changed)
+    status = path.stat() if path.is_file() else None
+    return _load(str(name), status and (status.st_mtime_ns, status.st_size, status.st_ino))
 
 
 @lru_cache(maxsize=_KEPT_MODELS)
-def _load(name: str, changed: int) -> LoadedModel:
-    """`changed`, when the file was written, tells a new file from the one that was loaded."""
+def _load(name: str, version: tuple[int, int, int] | None) -> LoadedModel:
+    """`version` tells a new file from the one that was loaded."""
     weights = Weights.find(name)
     return LoadedModel(name, weights.task, weights.load())

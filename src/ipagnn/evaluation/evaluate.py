@@ -148,7 +148,8 @@ def _worker(device: torch.device) -> Iterator[Callable[..., Output]]:
     """Where models run: on the CPU a thread of its own, in which numbers too small for float32's full precision are 0.
 
     A trickle of pointer mass makes many of them, and they are so slow that the largest programs of a test set took
-    almost fifty times as long. The setting belongs to a thread and to the threads it starts, so a new one is the only way to reach all that compute.
+    almost fifty times as long. The setting belongs to a thread and to the threads it starts, so a new one is the only
+    way to reach all that compute.
     """
     if device.type != "cpu":
         yield lambda function, *arguments: function(*arguments)

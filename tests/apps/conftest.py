@@ -1,9 +1,10 @@
 """The command line, called in this process and as a process of its own."""
 
 import io
+import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from ipagnn.apps.cli import main
+from ipagnn.programs import Lengths, Sampler, format_program
 
 
 class Result(NamedTuple):
@@ -61,3 +63,33 @@ def is_sentence() -> Callable[[str], bool]:
         return text.startswith("Error: ") and text.count("\n") == 1 and text.endswith((".\n", "?\n", "!\n"))
 
     return check
+
+
+@pytest.fixture(scope="session")
+def mutated() -> Callable[[int], Iterator[str]]:
+    """Programs with some letters, lines and numbers changed; most are not programs any more."""
+
+    def make(count: int) -> Iterator[str]:
+        draw = random.Random(8)
+        letters = "v0123456789 +-*/=<>%:\n\t[]_MASK#ifwhilebreakcontinuepasselse\u00e9\u2028\U0001f600\x00"
+        tables = [Sampler(task, Lengths.uniform((5, 10, 20)), seed=4).table(0, 200) for task in ("full", "partial")]
+        sources = [format_program(program) for table in tables for program in table]
+        for _ in range(count):
+            text = list(draw.choice(sources))
+            for _ in range(draw.choice((0, 1, 1, 2, 5, 30))):
+                at = draw.randrange(len(text) + 1)
+                kind = draw.randrange(5)
+                if kind == 0:
+                    text.insert(at, draw.choice(letters))
+                elif kind == 1:
+                    del text[at : at + draw.randrange(1, 8)]
+                elif kind == 2:
+                    text[at : at + 1] = draw.choice(letters)
+                elif kind == 3:
+                    end = at + draw.randrange(1, 60)
+                    text[at:at] = text[at:end]
+                else:
+                    text.insert(at, draw.choice(("999", "1000", "\nwhile v0 > 0:\n  v0 = 1", "\n_", "*= 999")))
+            yield "".join(text)
+
+    return make

@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 
 from ipagnn import __version__
-from ipagnn.apps import data_commands, evaluation_commands, predict_commands, program_commands, training_commands
+from ipagnn.apps import (
+    data_commands,
+    evaluation_commands,
+    predict_commands,
+    program_commands,
+    sweep_commands,
+    training_commands,
+)
 from ipagnn.apps.terminal import guarded
 
 app = typer.Typer(
@@ -28,11 +35,13 @@ app.command(rich_help_panel=DATA)(data_commands.generate)
 app.command(rich_help_panel=DATA)(data_commands.ceiling)
 app.command(rich_help_panel=TRAINING)(training_commands.train)
 app.command(rich_help_panel=TRAINING)(training_commands.runs)
+app.command(rich_help_panel=TRAINING)(sweep_commands.sweep)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.evaluate)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.figure)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.report)
 app.command(rich_help_panel=USE)(predict_commands.predict)
 app.command(rich_help_panel=USE)(predict_commands.explain)
+app.command(rich_help_panel=USE)(predict_commands.serve)
 
 
 @app.callback(invoke_without_command=True)

@@ -100,6 +100,53 @@ def explain(
         print_explanation(output(), explanation, top)
 
 
+def serve(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name of a model in the package, file, or run folder; several times for several. [default: all that "
+            "come with the package]",
+            show_default=False,
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; the usual one is reached from here only.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name by which others call this server, if they may; several times for several.", show_default=False
+        ),
+    ] = None,
+    max_lines: Annotated[int, typer.Option(min=1, help="Lines of a program.", rich_help_panel="Limits")] = 200,
+    max_seconds: Annotated[float, typer.Option(min=0.1, help="Time a request.", rich_help_panel="Limits")] = 10.0,
+    queue: Annotated[int, typer.Option(min=0, help="Requests that may wait.", rich_help_panel="Limits")] = 32,
+) -> None:
+    """Open a page on which to write programs and watch models run them, and an HTTP API under `/api`.
+
+    Ctrl-C ends it, after what has begun is finished. Needs the extra `page`: `pip install 'ipagnn[page]'`.
+
+    `ipagnn serve --model runs/a --model runs/b`
+    """
+    try:
+        from ipagnn.apps.server.limits import Limits
+        from ipagnn.apps.server.models import Offer
+        from ipagnn.apps.server.run import serve as run
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"The page needs {error.name}, which is not installed; install it with `pip install 'ipagnn[page]'`."
+        ) from error
+    offer = Offer(model) if model else Offer.packaged()
+    limits = Limits(lines=max_lines, seconds=max_seconds, queue=queue)
+
+    def ready(url: str) -> None:
+        typer.echo(f"The page is at {url} (Ctrl-C ends it)")
+        sys.stdout.flush()
+
+    run(offer, host, port, allow_host or (), limits, ready)
+
+
 def _explain_folder(folder: Path, model: str | None, top: int) -> None:
     from ipagnn.apps.explain import explain as run
     from ipagnn.programs import ProgramError

@@ -1,0 +1,110 @@
+"""What a request may cost, and how requests wait for their turn."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from torch.overrides import TorchFunctionMode
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request may cost.
+
+    Attributes:
+        body_bytes: Size of a request's body.
+        body_seconds: How long it may take to arrive.
+        lines: Lines of a program.
+        steps: Steps that a model is given for it.
+        truth_steps: Steps that finding its true result may take.
+        seconds: From a request's arrival to its answer.
+        long_lines: Programs of more lines wait in a lane of their own, so that short ones never wait for them.
+        workers: Threads of each lane.
+        queue: Requests that may wait in each lane; further ones are sent away.
+    """
+
+    body_bytes: int = 64 * 1024
+    body_seconds: float = 5.0
+    lines: int = 200
+    steps: int = 20_000
+    truth_steps: int = 100_000
+    seconds: float = 10.0
+    long_lines: int = 40
+    workers: int = 1
+    queue: int = 32
+
+
+class BusyError(Exception):
+    """Too much is waiting already."""
+
+
+class TooLongError(Exception):
+    """A request took longer than it may."""
+
+
+class Deadline(TorchFunctionMode):
+    """Ends a computation of the thread that enters it, at the first tensor operation past the time."""
+
+    def __init__(self, end: float) -> None:
+        super().__init__()
+        self.end = end
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Carry out the operation, if there is time."""
+        if time.monotonic() > self.end:
+            raise TooLongError
+        return func(*args, **(kwargs or {}))
+
+
+class Lane:
+    """Threads that work off requests in order, and a bounded queue before them.
+
+    Args:
+        name: Of the threads.
+        limits: Gives their number, the length of the queue and the time a request may take.
+
+    Attributes:
+        busy: Requests being worked on or waiting.
+    """
+
+    def __init__(self, name: str, limits: Limits) -> None:
+        self.limits = limits
+        self.busy = 0
+        self.pool = ThreadPoolExecutor(limits.workers, thread_name_prefix=name)
+
+    async def run(self, work: Callable[[], _Answer]) -> _Answer:
+        """Do `work` in a thread and give its answer.
+
+        Raises:
+            BusyError: The queue is full, or the time was over before the work could begin.
+            TooLongError: The time was over before the work was done.
+        """
+        if self.busy >= self.limits.workers + self.limits.queue:
+            raise BusyError
+        end = time.monotonic() + self.limits.seconds
+
+        def timed() -> _Answer:
+            if time.monotonic() > end:
+                raise BusyError
+            with Deadline(end):
+                return work()
+
+        self.busy += 1
+        # Not when the answer is taken but when the thread is free again: whoever asked may have left before.
+        future = asyncio.get_running_loop().run_in_executor(self.pool, timed)
+        future.add_done_callback(self._done)
+        return await asyncio.shield(future)
+
+    def _done(self, future: "asyncio.Future[Any]") -> None:
+        self.busy -= 1
+        if not future.cancelled():
+            future.exception()  # looked at, so that nobody complains about the answer of one who left
+
+    def close(self) -> None:
+        """Finish what has begun."""
+        self.pool.shutdown()

@@ -1,0 +1,132 @@
+"""What goes over the wire, as the OpenAPI description tells it."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Probability = Annotated[float, Field(ge=0, le=1.000001)]
+Index = Annotated[int, Field(ge=0)]
+TaskName = Literal["full", "partial"]
+
+
+class ProgramRequest(BaseModel):
+    """A program, and who is to look at it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str = Field(description="The program as text; one line may be masked, `[MASK]` or `_`.")
+    model: str | None = Field(None, description="A name of `GET /api/models`; by default the first that fits.")
+
+
+class Problem(BaseModel):
+    """Why there is no answer."""
+
+    detail: str = Field(description="One sentence.")
+    line: int | None = Field(None, description="Line of the text, from 1, if the program is at fault.")
+    column: int | None = Field(None, description="Column in that line, from 1.")
+
+
+class Result(BaseModel):
+    """A result and its probability."""
+
+    value: Index
+    probability: Probability
+
+
+class ExactResult(Result):
+    """A result with its exact probability, and what the model gives it."""
+
+    predicted: Probability
+
+
+class PredictionAnswer(BaseModel):
+    """What a model says a program comes to, beside what it does come to."""
+
+    model: str
+    task: TaskName = Field(description="`partial` if a line is masked.")
+    lines: list[str] = Field(description="The program in the paper's form; lines and columns below count from 0.")
+    steps: Index = Field(description="Steps that the model was given.")
+    top: list[Result] = Field(description="The likeliest results.")
+    value: Index | None = Field(description="The true one; null if a line is masked or the program does not end.")
+    value_probability: Probability | None = Field(description="What the model gives the true one.")
+    trace_length: Index | None = Field(description="Statements executed until then.")
+    exact: list[ExactResult] | None = Field(description="For a masked program, the distribution over all fillings.")
+    why: str | None = Field(description="Why neither is known.")
+    dropped: float = Field(description="Pointer mass that was not followed, for the program was long.")
+
+
+class TraceStep(BaseModel):
+    """One executed statement."""
+
+    line: Index
+    v0: Index = Field(description="v0 modulo the modulus after it.")
+    branch: bool | None = Field(description="Whether the condition held; null for a statement without one.")
+
+
+class SoftDecisionAnswer(BaseModel):
+    """A branch decision that was not discrete."""
+
+    step: Index
+    line: Index
+    mass: float = Field(description="Pointer mass that met it.")
+    true: Probability = Field(description="Share of it that took the true branch.")
+
+
+class ShortcutAnswer(BaseModel):
+    """A line that the model visits less often than the true trace."""
+
+    line: Index
+    visits: float
+    executed: Index
+
+
+class ExplanationAnswer(PredictionAnswer):
+    """What a model did on a program. Nodes are those of the control flow graph, the exit last."""
+
+    nodes: list[Index] = Field(description="Line of each node but the exit.")
+    true: list[Index] = Field(description="Node that follows each node if its condition holds.")
+    false: list[Index] = Field(description="The same if not; equal for a node that does not branch.")
+    exit: Index
+    pointer: list[list[tuple[int, float]]] | None = Field(
+        description="By step, from before the first: (node, mass of the instruction pointer), from 0.001 on. Null for "
+        "a model without one; so are branch, path, path_ends, soft, visits, exit_mass and shortcuts."
+    )
+    branch: list[list[tuple[int, float]]] | None = Field(description="By step: (node, probability of true).")
+    path: list[Index] | None = Field(description="Nodes on the path of likelier branches.")
+    path_ends: bool | None = Field(description="Whether it reaches the exit.")
+    soft: list[SoftDecisionAnswer] | None
+    visits: list[float] | None = Field(description="Expected visits of each node but the exit.")
+    exit_mass: float | None = Field(description="Pointer mass at the exit in the end.")
+    trace: list[TraceStep] | None = Field(description="The true trace as far as `pointer` goes; null if masked.")
+    executed: list[Index] | None = Field(description="How often the true trace is at each node but the exit.")
+    shortcuts: list[ShortcutAnswer] | None
+
+
+class SampleAnswer(BaseModel):
+    """A program from the grammar."""
+
+    source: str
+    length: Index
+    task: TaskName
+    seed: Index = Field(description="Asked for again, it gives the same program.")
+    target: Index = Field(description="v0 modulo the modulus at the end of the complete program.")
+
+
+class ModelAnswer(BaseModel):
+    """A model to choose."""
+
+    name: str
+    architecture: str = Field(description="Such as `ipa-gnn`.")
+    task: TaskName = Field(description="What it was trained for.")
+    tasks: list[TaskName] = Field(description="What it can do.")
+    hidden: Index
+    modulus: Index = Field(description="Results are v0 modulo this.")
+    condition_modulus: Index
+
+
+class HealthAnswer(BaseModel):
+    """That the server is there, and how busy it is."""
+
+    status: Literal["ok"] = "ok"
+    version: str
+    busy: Index = Field(description="Requests being worked on or waiting.")

@@ -1,0 +1,221 @@
+// The page: editor on the left, what models did on the right. Its state is the text, two model names and the step.
+
+import { Editor } from "./editor.js";
+import { Panel } from "./panel.js";
+import { html } from "./svg.js";
+
+const WAIT = 250; // milliseconds after the last key before a model is asked
+const PLAY_SECONDS = 8;
+const EXAMPLE = `v0 = 23
+v1 = 3
+while v1 > 0:
+  v1 -= 1
+  if v0 % 10 > 4:
+    v0 -= 7
+  else:
+    v0 *= 3
+v0 += 1`;
+
+const get = (id) => document.getElementById(id);
+const [model, compare, slider, play] = ["model", "compare", "step", "play"].map(get);
+const editor = new Editor(get("editor"), () => later());
+const tip = {
+  show(event, parts) {
+    const box = get("tip");
+    box.replaceChildren(...parts.map((part) => html("div", {}, part)));
+    box.hidden = false;
+    const left = Math.min(event.clientX + 14, window.innerWidth - box.offsetWidth - 8);
+    const below = event.clientY + 16;
+    box.style.left = `${Math.max(left, 4)}px`;
+    box.style.top = `${below + box.offsetHeight > window.innerHeight ? event.clientY - box.offsetHeight - 10 : below}px`;
+  },
+  hide() {
+    get("tip").hidden = true;
+  },
+};
+
+let panels = [];
+let timer = 0;
+let playing = 0;
+let request = new AbortController();
+
+function say(text) {
+  get("status").textContent = text;
+}
+
+async function ask(path, body, signal) {
+  for (;;) {
+    const options = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+    const answer = await fetch(path, { ...options, signal });
+    if (answer.status === 503) {
+      say("The server is busy; asking again in a moment.");
+      await new Promise((done) => setTimeout(done, 1000 * Number(answer.headers.get("Retry-After") ?? 1)));
+      signal?.throwIfAborted();
+      continue;
+    }
+    const told = await answer.json();
+    if (!answer.ok) throw Object.assign(new Error(told.detail), { problem: told });
+    return told;
+  }
+}
+
+function later() {
+  clearTimeout(timer);
+  request.abort();
+  tip.hide();
+  document.body.dataset.state = "waiting";
+  timer = setTimeout(run, WAIT);
+}
+
+async function run() {
+  clearTimeout(timer);
+  request.abort();
+  request = new AbortController();
+  const { signal } = request;
+  const source = editor.value;
+  const names = [model.value || null, ...(compare.value ? [compare.value] : [])];
+  document.body.dataset.state = "running";
+  say("Running…");
+  const began = performance.now();
+  try {
+    const answers = await Promise.all(
+      names.map((name) => ask("api/explain", name ? { source, model: name } : { source }, signal)),
+    );
+    if (signal.aborted) return;
+    show(answers);
+    remember();
+    say(`Answered in ${Math.round(performance.now() - began).toLocaleString("en")} ms.`);
+    document.body.dataset.state = "ready";
+  } catch (error) {
+    if (signal.aborted) return;
+    fail(error);
+  }
+}
+
+function fail(error) {
+  const problem = error.problem ?? { detail: "The server does not answer; is it still running?" };
+  editor.showError(problem.line ? problem : null);
+  get("error").textContent = problem.detail;
+  get("error").hidden = false;
+  stop();
+  say("");
+  document.body.dataset.state = "failed";
+}
+
+function show(answers) {
+  editor.showError(null);
+  get("error").hidden = true;
+  stop();
+  panels = answers.map((told) => new Panel(told, tip, goTo));
+  get("panels").replaceChildren(...panels.map((panel) => panel.element));
+  get("panels").classList.toggle("two", panels.length > 1);
+  for (const panel of panels) panel.draw();
+  slider.max = Math.max(...panels.map((panel) => panel.last));
+  slider.disabled = play.disabled = Number(slider.max) === 0;
+  goTo(0);
+}
+
+function goTo(step) {
+  if (!panels.length) return;
+  slider.value = Math.min(Math.max(step, 0), slider.max);
+  const at = Number(slider.value);
+  for (const panel of panels) panel.show(at);
+  const label = `step ${at} of ${slider.max}`;
+  get("step-label").textContent = label;
+  slider.setAttribute("aria-valuetext", label);
+  const rows = editor.programLines;
+  editor.showPointer(new Map([...panels[0].massesByLine()].map(([line, mass]) => [rows[line], mass])));
+  const likeliest = [...panels[0].masses()].sort((a, b) => b[1] - a[1])[0]?.[0] ?? -1;
+  get("here").textContent = panels[0].describe(at, likeliest).slice(1).join(" · ");
+}
+
+function stop() {
+  clearInterval(playing);
+  playing = 0;
+  play.textContent = "Play";
+  play.setAttribute("aria-pressed", "false");
+}
+
+function start() {
+  if (slider.value === slider.max) goTo(0);
+  const pause = Math.min(400, Math.max(30, (1000 * PLAY_SECONDS) / Number(slider.max)));
+  playing = setInterval(() => {
+    goTo(Number(slider.value) + 1);
+    if (slider.value === slider.max) stop();
+  }, pause);
+  play.textContent = "Pause";
+  play.setAttribute("aria-pressed", "true");
+}
+
+// The address holds the program, so that it can be sent to somebody.
+function remember() {
+  const parts = new URLSearchParams({ program: editor.value });
+  if (model.value) parts.set("model", model.value);
+  if (compare.value) parts.set("compare", compare.value);
+  history.replaceState(null, "", `#${parts}`);
+}
+
+function recall() {
+  const parts = new URLSearchParams(location.hash.slice(1));
+  for (const [select, name] of [[model, "model"], [compare, "compare"]]) {
+    select.value = parts.get(name) ?? "";
+    if (select.selectedIndex < 0) select.value = "";
+  }
+  editor.value = parts.get("program") ?? (editor.value || EXAMPLE);
+}
+
+async function share() {
+  remember();
+  try {
+    await navigator.clipboard.writeText(location.href);
+    say("The link is in the clipboard; the address of this page is the same.");
+  } catch {
+    say("The address of this page is the link; copy it from there.");
+  }
+}
+
+async function sample() {
+  const parts = new URLSearchParams({ length: get("length").value, task: get("masked").checked ? "partial" : "full" });
+  if (model.value) parts.set("model", model.value);
+  try {
+    editor.value = (await ask(`api/sample?${parts}`)).source;
+    run();
+  } catch (error) {
+    fail(error);
+  }
+}
+
+async function begin() {
+  let models;
+  try {
+    models = await ask("api/models");
+  } catch (error) {
+    fail(error);
+    return;
+  }
+  const option = (value, text) => html("option", { value }, text);
+  const named = (one) => option(one.name, `${one.name} (${one.architecture}, ${one.task})`);
+  model.append(option("", "whichever fits"), ...models.map(named));
+  compare.append(option("", "nothing"), ...models.map(named));
+  for (const select of [model, compare]) select.addEventListener("change", run);
+  slider.addEventListener("input", () => {
+    stop();
+    goTo(Number(slider.value));
+  });
+  play.addEventListener("click", () => (playing ? stop() : start()));
+  get("sample").addEventListener("click", sample);
+  get("share").addEventListener("click", share);
+  window.addEventListener("hashchange", recall);
+  let resized = 0;
+  window.addEventListener("resize", () => {
+    clearTimeout(resized);
+    resized = setTimeout(() => {
+      for (const panel of panels) panel.draw();
+      goTo(Number(slider.value));
+    }, 150);
+  });
+  recall();
+  run();
+}
+
+begin();

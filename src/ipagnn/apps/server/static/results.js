@@ -1,0 +1,81 @@
+// What the model says, beside the truth: bars, and sentences about how it came to it.
+
+import { html, percent } from "./svg.js";
+
+export function results(told) {
+  return html("div", { className: "results" }, bars(told), notes(told));
+}
+
+export function verdict(told) {
+  return html("p", { className: "verdict" }, ...sentence(told));
+}
+
+function sentence(told) {
+  const [best] = told.top;
+  const says = ["says ", html("b", {}, best.value), ` (${percent(best.probability)})`];
+  if (told.value !== null) {
+    const right = best.value === told.value;
+    const mark = html("span", { className: right ? "right" : "off" }, right ? "✓ right" : "✗ not right");
+    const after = ` after ${told.trace_length.toLocaleString("en")} statements`;
+    return [...says, "; the true result is ", html("b", {}, told.value), after, " ", mark];
+  }
+  if (told.exact) {
+    const [likely] = told.exact;
+    return [...says, "; over all fillings the likeliest is ", html("b", {}, likely.value), ` (${percent(likely.probability)})`];
+  }
+  return [...says, `; there is no true result. ${told.why}`];
+}
+
+function bars(told) {
+  const exact = new Map((told.exact ?? []).map((one) => [one.value, one]));
+  const rows = told.top.map((one) => ({ ...one, exact: exact.get(one.value)?.probability ?? 0 }));
+  const seen = new Set(rows.map((one) => one.value));
+  for (const one of (told.exact ?? []).slice(0, 5)) {
+    if (!seen.has(one.value)) rows.push({ value: one.value, probability: one.predicted, exact: one.probability });
+  }
+  if (told.value !== null && !seen.has(told.value)) {
+    rows.push({ value: told.value, probability: told.value_probability, exact: 0 });
+  }
+  const head = html("tr", {}, html("th", { scope: "col" }, "result"), html("th", { scope: "col" }, "model"));
+  if (told.exact) head.append(html("th", { scope: "col" }, "exact, over all fillings"));
+  const body = rows.map((one) => {
+    const row = html("tr", {}, html("th", { scope: "row" }, one.value), html("td", {}, bar(one.probability, "said")));
+    if (told.exact) row.append(html("td", {}, bar(one.exact, "exact")));
+    if (one.value === told.value) {
+      row.className = "truth";
+      row.firstChild.append(" ", html("small", {}, "true"));
+    }
+    return row;
+  });
+  return html("table", { className: "bars" }, html("thead", {}, head), html("tbody", {}, ...body));
+}
+
+function bar(share, kind) {
+  const fill = html("span", { className: `fill ${kind}` });
+  fill.style.width = `${100 * share}%`;
+  return html("span", { className: "bar" }, html("span", { className: "track" }, fill), html("span", {}, percent(share)));
+}
+
+function notes(told) {
+  const list = html("ul", { className: "notes" });
+  const say = (text) => list.append(html("li", {}, text));
+  if (told.pointer === null) say("This model has no instruction pointer.");
+  if (told.path) {
+    const count = `${told.path.length.toLocaleString("en")} statements`;
+    say(told.path_ends ? `Most likely path: ${count}, to the exit.` : `Most likely path: no exit within ${count}.`);
+  }
+  if (told.soft?.length) {
+    const lines = [...new Set(told.soft.map((one) => one.line + 1))].sort((a, b) => a - b);
+    say(`Soft branch decisions: ${told.soft.length}, in line${lines.length > 1 ? "s" : ""} ${lines.join(", ")}.`);
+  } else if (told.soft) {
+    say("Every branch decision that mattered was discrete.");
+  }
+  if (told.shortcuts?.length) {
+    const parts = told.shortcuts.map((one) => `${one.line + 1} (${one.visits.toFixed(1)} of ${one.executed.toLocaleString("en")})`);
+    say(`Short-cut lines (visits of executions): ${parts.slice(0, 12).join(", ")}${parts.length > 12 ? ", …" : "."}`);
+  } else if (told.shortcuts) {
+    say("No line was short-cut.");
+  }
+  if (told.dropped > 0.001) say(`Pointer mass not followed, for the program is long: ${percent(told.dropped)}.`);
+  return list;
+}

@@ -37,6 +37,7 @@ class Progress:
         examples_per_second: Since the last look.
         seconds_left: At this speed; validations not counted.
         validation: Accuracy of the last validation in this start; None before it.
+        validated: Programs that had been seen when it was made; 0 before it.
     """
 
     step: int
@@ -47,6 +48,7 @@ class Progress:
     examples_per_second: float
     seconds_left: float
     validation: float | None
+    validated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,7 @@ class _Loop:
         self._rate = -1.0
         self._source = make_source(config, data)
         self._score: Score | None = None
+        self._validated = 0
         if processes.writes:
             self._validation = Validation(config, processes.device)
             self._metrics = MetricsFile(folder, self._position.metrics_bytes)
@@ -236,20 +239,21 @@ class _Loop:
         self._write(line)
         if self._report:
             left = (config.steps - step) * config.batch_size / speed
-            validated = self._score.accuracy if self._score else None
-            seen = step * config.batch_size
-            self._report(Progress(step, config.steps, seen, metrics.loss, metrics.accuracy, speed, left, validated))
+            score = self._score.accuracy if self._score else None
+            seen, before = step * config.batch_size, self._validated
+            self._report(Progress(step, config.steps, seen, metrics.loss, metrics.accuracy, speed, left, score, before))
 
     def _validate(self) -> None:
         """Score the weights, and keep them if they are the best so far."""
         weights = self._step.weights(averaged=True)
         self._score = score = self._validation(weights)
         step = self._position.step
+        self._validated = step * self._config.batch_size
         self._write(
             {
                 "kind": "validation",
                 "step": step,
-                "examples": step * self._config.batch_size,
+                "examples": self._validated,
                 "loss": score.loss,
                 "accuracy": score.accuracy,
                 "count": score.count,

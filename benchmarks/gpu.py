@@ -17,9 +17,11 @@ from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source, Stream
 from ipagnn.models import ModelConfig, build_model
 from ipagnn.training.config import TrainConfig
-from ipagnn.training.graph_step import GraphStep
 from ipagnn.training.sources import Windows
 from ipagnn.training.step import PlainStep
+
+if torch.cuda.is_available():
+    from ipagnn.training.graph_step import GraphStep  # needs Triton, which comes with CUDA builds of torch
 
 FLOP_A_ROW = 24 * 4  # x H^2: 12 H^2 multiply-adds a token, 4 tokens; twice that again for the backward pass
 DEVICE = torch.device("cuda")
@@ -127,6 +129,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--workers", type=int, default=12)
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("There is no CUDA GPU here, so nothing was measured.")
+        return
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     for batch, window in ((1024, 1), (1024, 16), (32, 1)):
         fed(options.hidden, batch, window, options.workers, 500)

@@ -6,6 +6,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -23,8 +24,14 @@ class ModelFileError(ValueError):
     """A file that is not a model this version can read."""
 
 
-def save_model(model: ProgramModel, path: str | os.PathLike[str]) -> None:
-    """Write a model. The file appears complete or not at all."""
+def save_model(model: ProgramModel, path: str | os.PathLike[str], *, half: bool = False) -> None:
+    """Write a model. The file appears complete or not at all.
+
+    Args:
+        model: What to write.
+        path: Where.
+        half: Round weights to float16, which takes half the room; they are read back as float32.
+    """
     metadata = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
@@ -35,6 +42,8 @@ def save_model(model: ProgramModel, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    if half:
+        tensors = {name: tensor.half() for name, tensor in tensors.items()}
     try:
         save_file(tensors, partial, metadata)
         partial.replace(target)
@@ -67,7 +76,7 @@ def load_model(path_or_name: str | os.PathLike[str], **options: Any) -> ProgramM
             metadata: dict[str, str] = file.metadata() or {}
             _check_version(path, metadata)
             config = _read_config(path, metadata).replace(**options)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dictionary)
+            tensors = {name: _whole(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 (no dictionary)
     except SafetensorError as error:
         raise ModelFileError(
             f"{path} is not a readable safetensors file ({error}); it is cut off, damaged or of another kind. "
@@ -82,6 +91,10 @@ def load_model(path_or_name: str | os.PathLike[str], **options: Any) -> ProgramM
             f"The weights in {path} are not those of a {config.name!r} of {config.hidden} hidden units: {error}"
         ) from error
     return model.eval()
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype == torch.float16 else tensor
 
 
 def _find(path_or_name: str | os.PathLike[str]) -> Path:

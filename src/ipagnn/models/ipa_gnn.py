@@ -53,7 +53,13 @@ class IPAGNN(MessagePassing):
             return self.run_dense(batch, trace)
         rows = rows_of(batch, "graph")
         packed = run_packed(
-            self.cell, self.control.branch, rows, len(batch), hard=self.hard, normalise=self.config.normalise
+            self.cell,
+            self.control.branch,
+            rows,
+            len(batch),
+            hard=self.hard,
+            normalise=self.config.normalise,
+            keep=bool(trace),
         )
         told = unpack(packed, rows, batch, normalise=self.config.normalise, trace=trace)
         return Output(self.output(packed.final), **told)

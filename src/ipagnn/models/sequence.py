@@ -27,8 +27,9 @@ class SequenceModel(ProgramModel):
             return self._run_dense(batch)
         assert self.rows is not None
         rows = rows_of(batch, self.rows)
-        packed = run_packed(self.cell, None, rows, len(batch), normalise=False)
-        told = unpack(packed, rows, batch, normalise=False, trace=trace) if rows.kind == "trace" else {}
+        told_of = trace if rows.kind == "trace" else False
+        packed = run_packed(self.cell, None, rows, len(batch), normalise=False, keep=bool(told_of))
+        told = unpack(packed, rows, batch, normalise=False, trace=told_of)
         return Output(self.output(packed.final), **told)
 
     def _run_dense(self, batch: Batch) -> Output:

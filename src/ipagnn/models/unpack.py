@@ -16,6 +16,10 @@ def unpack(packed: Packed, rows: Rows, batch: Batch, *, normalise: bool, trace: 
     """
     if not trace:
         return {}
+    assert packed.mass is not None
+    assert packed.shares is not None
+    assert packed.states is not None
+    assert packed.proposals is not None
     device, nodes = rows.node.device, len(batch.node_line)
     last = len(rows.step_offsets) - 1 if rows.kind == "trace" else max(batch.steps.tolist(), default=0)
     sizes = torch.tensor(rows.step_offsets, device=device).diff()

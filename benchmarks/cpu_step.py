@@ -1,0 +1,61 @@
+"""IPA-GNN training steps on a CPU: packed against the same maths in plain torch autograd on the dense form, in one run.
+
+    .venv/bin/python benchmarks/cpu_step.py [--rounds 5]
+
+A step is forward pass, backward pass and update, on the same batches of training lengths. The two take turns, and the
+fastest of the rounds counts, so that what else the machine does weighs little. It asserts nothing.
+"""
+
+import argparse
+import time
+
+import torch
+
+from ipagnn.data.splits import training_sampler
+from ipagnn.models import ModelConfig, build_model
+from ipagnn.training.config import TrainConfig
+from ipagnn.training.step import PlainStep
+
+FLOP_A_ROW = 24 * 4 * 3  # x H^2: 12 H^2 multiply-adds a token, 4 tokens; twice that again for the backward pass
+BATCHES = 2
+
+
+def compare(hidden: int, batch: int, rounds: int) -> None:
+    """Print milliseconds a step of both, and their ratio."""
+    tables = [training_sampler("full", 10, 0).table(k * batch, batch) for k in range(BATCHES)]
+    steps, prepared = {}, {}
+    fastest = {name: [float("inf")] * BATCHES for name in ("dense", "packed")}
+    for name in fastest:
+        model = ModelConfig("ipa-gnn", hidden=hidden, execution=name)  # type: ignore[arg-type]
+        steps[name] = PlainStep(
+            build_model(model, 0), TrainConfig(model, batch_size=batch, device="cpu"), torch.device("cpu")
+        )
+        prepared[name] = [steps[name].prepare(table) for table in tables]
+    for _ in range(rounds):
+        for name, times in fastest.items():
+            for k, item in enumerate(prepared[name]):
+                began = time.perf_counter()
+                steps[name](item)
+                times[k] = min(times[k], time.perf_counter() - began)
+    dense, packed = (1e3 * sum(times) / BATCHES for times in fastest.values())
+    rows = sum(len(item.rows) for item in prepared["packed"] if item.rows is not None) / BATCHES
+    print(
+        f"  H {hidden:3d} batch {batch:3d}: dense {dense:7.1f} ms a step, packed {packed:6.1f} ms "
+        f"({1e3 * batch / packed:,.0f} examples/s, {rows * FLOP_A_ROW * hidden**2 / packed / 1e6:.0f} GFLOP/s), "
+        f"{dense / packed:.1f} times as fast",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    print(f"  IPA-GNN training steps, float32, {torch.get_num_threads()} thread(s)")
+    for hidden in (200, 64):
+        for batch in (32, 128):
+            compare(hidden, batch, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

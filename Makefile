@@ -20,10 +20,10 @@ demo: .venv/ready  ## sample programs, look at one as the models see it, write a
 	$(BIN)/ipagnn sample --length 10 --seed 0 | $(BIN)/ipagnn inspect -
 	$(BIN)/ipagnn generate $(DEMO)/train --task full --split train --length 10 --count 100000 --seed 0
 
-test: .venv/ready  ## run the tests, without the slow ones
+test: .venv/ready .venv/chromium  ## run the tests, without the slow ones
 	$(BIN)/python -m pytest
 
-test-all: .venv/ready-all  ## run all tests; installs the other implementations they compare with
+test-all: .venv/ready-all .venv/chromium  ## run all tests; installs the other implementations they compare with
 	$(BIN)/python -m pytest -m ""
 
 lint: .venv/ready  ## check style, types and the direction of imports
@@ -47,6 +47,14 @@ clean:  ## remove the environment, caches and what the demo wrote
 	$(PIP) hatchling
 	$(PIP) --no-build-isolation --editable '.[test]'
 	@touch $@
+
+# The browser that the page is tested in comes from the system, which only root may change.
+.venv/chromium: | .venv/bin/python
+	@command -v chromium >/dev/null && touch $@ || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		{ apt-get install --yes -qq chromium || { apt-get update -qq && apt-get install --yes -qq chromium; }; } \
+		>/dev/null 2>&1 && touch $@; } || \
+		echo "chromium is not here and cannot be installed, so the tests of the page in a browser are skipped."
 
 .venv/ready-all: .venv/ready
 	$(PIP) --no-build-isolation --editable '.[test-all]'

@@ -1,10 +1,13 @@
 """The command line, called in this process and as a process of its own."""
 
 import io
+import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -12,6 +15,7 @@ import pytest
 import torch
 
 from ipagnn.apps.cli import main
+from ipagnn.models import ModelConfig, build_model, save_model
 from ipagnn.programs import Lengths, Sampler, format_program
 
 
@@ -93,3 +97,44 @@ def mutated() -> Callable[[int], Iterator[str]]:
             yield "".join(text)
 
     return make
+
+
+class Served(NamedTuple):
+    url: str
+    process: "subprocess.Popen[str]"
+    weights: list[Path]
+
+
+@pytest.fixture(scope="session")
+def serve() -> Iterator[Callable[..., Served]]:
+    """`serve([weights, …], "--queue", 1)`: the server in a process of its own, on a free port, killed in the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(weights: list[Path], *arguments: object) -> Served:
+        models = [part for path in weights for part in ("--model", str(path))]
+        command = [sys.executable, "-m", "ipagnn", "serve", "--port", "0", *models, *map(str, arguments)]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONWARNINGS": ""}
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found, process.stderr.read()
+        return Served(found.group(), process, weights)
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def served(serve: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """A server of three small models: `tiny`, `tiny-partial` and `lines`."""
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed; the extra `page` brings it")
+    folder = tmp_path_factory.mktemp("served")
+    names = {"tiny": "ipa-gnn", "tiny-partial": "ipa-gnn", "lines": "line-rnn"}
+    for seed, (name, model) in enumerate(names.items()):
+        save_model(build_model(ModelConfig(name=model, hidden=16), seed), folder / f"{name}.safetensors")
+    return serve([folder / f"{name}.safetensors" for name in names])

@@ -36,11 +36,13 @@ function bars(told) {
   if (told.value !== null && !seen.has(told.value)) {
     rows.push({ value: told.value, probability: told.value_probability, exact: 0 });
   }
+  // As long as the longest: of many possible results, even the likeliest may have few per cent.
+  const most = Math.max(...rows.flatMap((one) => [one.probability, one.exact]));
   const head = html("tr", {}, html("th", { scope: "col" }, "result"), html("th", { scope: "col" }, "model"));
   if (told.exact) head.append(html("th", { scope: "col" }, "exact, over all fillings"));
   const body = rows.map((one) => {
-    const row = html("tr", {}, html("th", { scope: "row" }, one.value), html("td", {}, bar(one.probability, "said")));
-    if (told.exact) row.append(html("td", {}, bar(one.exact, "exact")));
+    const row = html("tr", {}, html("th", { scope: "row" }, one.value), html("td", {}, bar(one.probability, most, "said")));
+    if (told.exact) row.append(html("td", {}, bar(one.exact, most, "exact")));
     if (one.value === told.value) {
       row.className = "truth";
       row.firstChild.append(" ", html("small", {}, "true"));
@@ -50,9 +52,9 @@ function bars(told) {
   return html("table", { className: "bars" }, html("thead", {}, head), html("tbody", {}, ...body));
 }
 
-function bar(share, kind) {
+function bar(share, most, kind) {
   const fill = html("span", { className: `fill ${kind}` });
-  fill.style.width = `${100 * share}%`;
+  fill.style.width = `${(100 * share) / most}%`;
   return html("span", { className: "bar" }, html("span", { className: "track" }, fill), html("span", {}, percent(share)));
 }
 

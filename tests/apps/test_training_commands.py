@@ -102,7 +102,7 @@ def test_train_tells_a_line_a_minute_where_there_is_no_terminal(
 ) -> None:
     clock = 0.0
     monkeypatch.setattr(training_commands.time, "monotonic", lambda: clock)
-    with training_commands._watch(100) as report:
+    with training_commands.watch(100) as report:
         for step in range(1, 101):
             clock += 7.0
             report(Progress(step, 100, 8 * step, 2.5, 0.125, 1234.5, 7.0 * (100 - step), 0.25))

@@ -12,6 +12,7 @@ import typer
 from ipagnn import __version__
 from ipagnn.apps import (
     data_commands,
+    demo_commands,
     evaluation_commands,
     predict_commands,
     program_commands,
@@ -39,6 +40,7 @@ app.command(rich_help_panel=TRAINING)(sweep_commands.sweep)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.evaluate)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.figure)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.report)
+app.command(rich_help_panel=RESULTS)(demo_commands.demo)
 app.command(rich_help_panel=USE)(predict_commands.predict)
 app.command(rich_help_panel=USE)(predict_commands.explain)
 app.command(rich_help_panel=USE)(predict_commands.serve)

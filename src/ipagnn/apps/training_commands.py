@@ -78,7 +78,7 @@ def train(
         changes["model"] = {**changes.get("model", {}), "name": model}
     resolved = resolve(run, preset, config, changes)
     writes = rank_and_world()[0] == 0
-    with _watch(resolved.steps) if writes else _nobody() as report:
+    with watch(resolved.steps) if writes else _nobody() as report:
         result = run_training(resolved, run, time_limit=limit, report=report, command=["ipagnn", *sys.argv[1:]])
     if not writes:
         return
@@ -136,7 +136,7 @@ def _nobody() -> Iterator[None]:
 
 
 @contextmanager
-def _watch(total: int) -> Iterator[Callable[["Progress"], None]]:
+def watch(total: int) -> Iterator[Callable[["Progress"], None]]:
     """Show how training goes, on standard error: a bar on a terminal, else a line a minute."""
     if not sys.stderr.isatty():
         yield _lines()

@@ -1,7 +1,9 @@
 """The page opens from disk, is small, and shows the numbers of the JSON beside it."""
 
+import base64
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from ipagnn.evaluation import RunRecord, evaluate_on_test_set, paper, test_recip
 from ipagnn.evaluation.report import build_document, markdown, write_report
 from ipagnn.evaluation.report_html import FORMATS, look_up
 from ipagnn.models import ModelConfig, ProgramModel, build_model
+from ipagnn.programs import Grammar
 from ipagnn.training import TrainConfig
 
 VOID = {"meta", "img", "br", "link"}
@@ -124,7 +127,28 @@ def test_every_row_of_the_paper_is_there_and_models_beyond_it(runs: list[RunReco
     assert full["ours"] == pytest.approx((first + second) / 2)
     assert full["stderr"] == pytest.approx(abs(first - second) / 2)
     assert (full["runs"], full["count"]) == (2, 40)
+    assert full["difference"] is None  # these are other programs than the paper's
+
+
+def test_the_difference_is_that_of_runs_on_the_papers_test_set(runs: list[RunRecord]) -> None:
+    on_test_set = [
+        replace(run, evaluation={**run.evaluation, "set": {"name": "D_test"}}) for run in runs if run.evaluation
+    ]
+    full = {row["model"]: row["full"] for row in build_document(on_test_set)["rows"]}["ipa-gnn"]
     assert full["difference"] == pytest.approx(full["ours"] - 0.621)
+    mixed = build_document([on_test_set[0], *runs[1:]])
+    assert {row["model"]: row["full"] for row in mixed["rows"]}["ipa-gnn"]["difference"] is None
+
+
+def test_the_pointer_of_another_language_is_drawn_on_programs_of_that(runs: list[RunRecord], tmp_path: Path) -> None:
+    grammar = Grammar(modulus=10, initial_values=(7, 7), operands=(3, 3), loop_counts=(2, 2), condition_operands=(4, 4))
+    model = build_model(ModelConfig(hidden=4, grammar=grammar)).eval()
+    page, _, _ = write_report(runs[:1], tmp_path / "report.html", lambda _: model)
+    pictures = [base64.b64decode(code).decode() for code in re.findall(r"svg\+xml;base64,([^\"]+)", page.read_text())]
+    assert len(pictures) == 2
+    assert "on programs of its language" in page.read_text()
+    assert "v0 = 7" in pictures[1]
+    assert not re.search(r"v0 = [^7]|v0 .= [^3]", pictures[1])
 
 
 def test_what_is_not_comparable_is_said(runs: list[RunRecord]) -> None:

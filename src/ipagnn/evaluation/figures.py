@@ -5,11 +5,12 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
+from ipagnn.data.splits import TEST_SEED
 from ipagnn.evaluation import paper
 from ipagnn.evaluation.figure_pointer import pointer_figure, trace_pointer
 from ipagnn.evaluation.figure_tables import paths_figure, representation_figure
 from ipagnn.models import ProgramModel
-from ipagnn.programs import Program, Task, parse
+from ipagnn.programs import Lengths, Program, Sampler, Task, parse
 
 
 def figure_4(model: ProgramModel) -> Figure:
@@ -31,6 +32,14 @@ def supplement_masked(model: ProgramModel) -> Figure:
 def given(model: ProgramModel, programs: Sequence[Program]) -> Figure:
     """The pointer on any programs, one below the other."""
     return pointer_figure([trace_pointer(model, [program]) for program in programs], columns=1)
+
+
+def own_language(model: ProgramModel, task: Task) -> Figure:
+    """The pointer on four programs of the model's own language, the first that have a loop and ten lines."""
+    sampler = Sampler(task, Lengths.exact(10), model.config.grammar, TEST_SEED)
+    drawn = sampler.table(0, 1_000)
+    loops = [program for program in drawn if any(line.operation == "while >" for line in program.lines)]
+    return pointer_figure([trace_pointer(model, [program]) for program in (loops or list(drawn))[:4]])
 
 
 POINTER_FIGURES: Final[dict[str, tuple[Task, Callable[[ProgramModel], Figure]]]] = {

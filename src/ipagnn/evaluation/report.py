@@ -11,12 +11,12 @@ import numpy as np
 from ipagnn import __version__
 from ipagnn.evaluation import paper
 from ipagnn.evaluation.figure_accuracy import accuracy_figure
-from ipagnn.evaluation.figures import POINTER_FIGURES
+from ipagnn.evaluation.figures import POINTER_FIGURES, own_language
 from ipagnn.evaluation.report_html import render
 from ipagnn.evaluation.runs import RunRecord
 from ipagnn.evaluation.style import figure_bytes
 from ipagnn.models import MODELS, ProgramModel
-from ipagnn.programs import Task
+from ipagnn.programs import PAPER, Task
 from ipagnn.training.files import write_whole
 
 TASKS: Final[tuple[Task, ...]] = ("full", "partial")
@@ -53,7 +53,9 @@ def _wanted(model: str, runs: Sequence[Document]) -> bool:
 def _row(model: str, runs: Sequence[Document]) -> Document:
     row: Document = {"model": model, "title": paper.TITLES[model]}
     for task in TASKS:
-        found = [r["evaluation"]["overall"] for r in runs if r["model"] == model and r["task"] == task]
+        own = [r["evaluation"] for r in runs if r["model"] == model and r["task"] == task]
+        found = [evaluation["overall"] for evaluation in own]
+        same_test = all(_on_paper_test_set(evaluation) for evaluation in own)
         theirs = paper.ACCURACY.get((model, task))
         ours = error = None
         if found:
@@ -67,7 +69,7 @@ def _row(model: str, runs: Sequence[Document]) -> Document:
             "stderr": error,
             "runs": len(found),
             "count": sum(overall["count"] for overall in found),
-            "difference": ours - theirs if ours is not None and theirs is not None else None,
+            "difference": ours - theirs if ours is not None and theirs is not None and same_test else None,
         }
     return row
 
@@ -103,10 +105,14 @@ def _run(run: RunRecord) -> Document:
     }
 
 
+def _on_paper_test_set(evaluation: Document) -> bool:
+    return bool(evaluation.get("set", {}).get("name") == "D_test")
+
+
 def _notes(runs: Sequence[Document]) -> list[str]:
     """What a reader must know to compare the numbers."""
     notes = []
-    other = [run["name"] for run in runs if run["evaluation"].get("set", {}).get("name") != "D_test"]
+    other = [run["name"] for run in runs if not _on_paper_test_set(run["evaluation"])]
     if other:
         notes.append(
             f"Not measured on the paper's test set of {paper.TEST_PROGRAMS:,} programs, so not to be compared with it: "
@@ -163,6 +169,11 @@ def write_report(
         if pointed and load is not None:
             best = max(pointed, key=lambda run: run.evaluation["overall"]["accuracy"] if run.evaluation else 0.0)
             model = load(best)
+            if model.config.grammar != PAPER:
+                figures.append(
+                    (f"Instruction pointer of {best.path.name} on programs of its language.", own_language(model, task))
+                )
+                continue
             for name, (wanted, draw) in POINTER_FIGURES.items():
                 if wanted == task:
                     figures.append(

@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+
+from ipagnn.apps.demo_commands import LENGTHS
+from ipagnn.models import MODELS
+from ipagnn.programs import execute, steps
+from ipagnn.training import preset
+from ipagnn.training.presets import QUICK_ROWS
+from ipagnn.training.sources import make_source
+
+
+def test_an_unknown_preset_names_the_near_miss() -> None:
+    with pytest.raises(ValueError, match="Did you mean 'quick'"):
+        preset("quik")  # type: ignore[arg-type]
+
+
+def test_quick_differs_between_models_in_size_and_rate_alone() -> None:
+    base = preset("quick")
+    assert QUICK_ROWS.keys() <= MODELS.keys()
+    for model in MODELS:
+        config = preset("quick", model)
+        hidden, rate = QUICK_ROWS.get(model, (base.model.hidden, base.rate))
+        assert config == base.replace(rate=rate, model=base.model.replace(name=model, hidden=hidden))
+
+
+def test_quick_trains_on_programs_shorter_than_those_of_the_demo() -> None:
+    config = preset("quick")
+    table = make_source(config, None).table(0, 2_000)
+    assert table.lengths.max() == config.length < min(LENGTHS)
+    assert (np.bincount(table.target, minlength=10) < 0.2 * len(table)).all()  # no digit can be guessed
+
+
+def test_quick_programs_end_within_the_steps_that_models_have() -> None:
+    grammar = preset("quick").model.grammar
+    for program in make_source(preset("quick"), None).table(0, 500):
+        assert execute(program, grammar.modulus, grammar.condition_modulus)[1] <= steps(program)

@@ -204,6 +204,12 @@ def test_a_folder_gives_json_lines(run: Run, tmp_path: Path, model: ProgramModel
     assert "1 of 3 files" in done.err
     bad = json.loads(done.out.splitlines()[1])
     assert (bad["file"], bad["line"], bad["column"]) == ("bad.py", 2, 4)
+    (folder / "bad.py").write_bytes(b"\xff")
+    bad = json.loads(run("explain", folder, "--model", weights).out.splitlines()[1])
+    assert "not UTF-8" in bad["error"]
+    done = run("explain", folder, "--model", tmp_path / "none")
+    assert done.code == 2
+    assert not done.out
 
 
 def test_a_bad_program_is_named(

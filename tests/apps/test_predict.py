@@ -131,6 +131,14 @@ def test_no_fitting_model_in_the_package(monkeypatch: pytest.MonkeyPatch) -> Non
         predict("print(1)")
 
 
+def test_the_packaged_models_fit_their_tasks() -> None:
+    if not {"ipa-gnn-full", "ipa-gnn-partial"} <= set(ipagnn.available_models()):
+        pytest.skip("this installation comes without weights")
+    full = predict("v0 = 12\nv0 += 5")
+    assert (full.model, full.top(1)[0].value) == ("ipa-gnn-full", 17)
+    assert predict(MASKED).model == "ipa-gnn-partial"
+
+
 def test_the_package_in_one_line(model: ProgramModel) -> None:
     assert ipagnn.predict is predict
     assert set(ipagnn.__all__) <= set(dir(ipagnn))

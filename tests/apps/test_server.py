@@ -255,6 +255,14 @@ def test_a_slow_body_is_not_waited_for(weights: list[Path]) -> None:
     assert sent[0]["status"] == 408
 
 
+def test_too_many_open_requests(weights: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ipagnn.apps.server.guard.MOST_REQUESTS", 0)
+    with TestClient(create_app(Offer(weights[:1])), LOCALHOST) as client:
+        refused = client.get("/api/health")
+    problem(refused, 503)
+    assert refused.headers["retry-after"] == "1"
+
+
 def test_a_mistake_of_ours_is_a_sentence_too(weights: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ipagnn.apps.server.app._prepare", lambda *_: 1 / 0)
     with TestClient(create_app(Offer(weights[:1])), LOCALHOST, raise_server_exceptions=False) as client:

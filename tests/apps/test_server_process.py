@@ -90,6 +90,16 @@ def test_two_hundred_requests_over_eight_connections(served: Any, capsys: pytest
     assert seconds[-1] < 10
 
 
+def test_answers_are_sent_at_once(served: Any) -> None:
+    with connect(served.url) as connection:
+        seconds = []
+        for _ in range(30):
+            began = time.monotonic()
+            busy(connection)
+            seconds.append(time.monotonic() - began)
+    assert min(seconds[1:]) < 0.03  # a socket that waits for more to send takes 40 ms every time
+
+
 def memory(process: "subprocess.Popen[str]") -> int:
     status = Path(f"/proc/{process.pid}/status")
     if not status.exists():

@@ -105,7 +105,7 @@ def _print_path(console: Console, explanation: Explanation) -> None:
         return
     lines = explanation.graph.nodes[explanation.path] + 1
     told = " ".join(_runs(lines.tolist()))
-    end = "exit" if explanation.path_ends else "… does not reach the exit in the steps given"
+    end = "exit" if explanation.path_ends else "… not at the exit"
     console.print(f"Most likely path ({len(lines):,} statements): lines {told} {end}", soft_wrap=True, markup=False)
 
 

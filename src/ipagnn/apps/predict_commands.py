@@ -77,8 +77,8 @@ def explain(
     """Show how a model came to what it predicts: where its instruction pointer was at each step.
 
     Then the most likely path, branch decisions that were soft, and lines visited less often than the true trace does.
-    A folder gives one JSON object a line with the key `file`; one that is not a program has `error`, `line` and
-    `column` instead, and the exit code is 2 in the end.
+    A folder gives one JSON object a line with the key `file`; what is not a program has `error`, `line` and `column`
+    instead, and the exit code is then 2 in the end.
 
     `ipagnn sample --length 20 | ipagnn explain -`
 
@@ -149,20 +149,24 @@ def serve(
 
 def _explain_folder(folder: Path, model: str | None, top: int) -> None:
     from ipagnn.apps.explain import explain as run
+    from ipagnn.apps.predict_models import load_cached
     from ipagnn.programs import ProgramError
 
+    if model is not None:
+        load_cached(model)  # if there is none, that is to be told once and not for every file
     failed = count = 0
     for path in _programs(folder):
         count += 1
         try:
             told = run(_read(str(path)), model).to_dict(top)
-        except ProgramError as error:
+        except ValueError as error:
             failed += 1
-            told = {"error": str(error), "line": error.line, "column": error.column}
+            place = (error.line, error.column) if isinstance(error, ProgramError) else (None, None)
+            told = {"error": str(error), "line": place[0], "column": place[1]}
         typer.echo(json.dumps({"file": str(path.relative_to(folder))} | told))
     if failed:
         sys.stdout.flush()
-        typer.secho(f"Error: {failed:,} of {count:,} files in {folder} are not programs.", fg="red", err=True)
+        typer.secho(f"Error: {failed:,} of {count:,} files in {folder} could not be explained.", fg="red", err=True)
         raise typer.Exit(EXIT_BAD_INPUT)
 
 

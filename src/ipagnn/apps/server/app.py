@@ -17,14 +17,13 @@ from ipagnn.apps.explain import explain_program
 from ipagnn.apps.predict import predict_program
 from ipagnn.apps.predict_models import LoadedModel
 from ipagnn.apps.server import schema
-from ipagnn.apps.server.guard import LOCAL, Guard
+from ipagnn.apps.server.guard import LOCAL, RETRY_SECONDS, Guard
 from ipagnn.apps.server.limits import BusyError, Lane, Limits, TooLongError
 from ipagnn.apps.server.models import Offer
 from ipagnn.data import collate
 from ipagnn.programs import Lengths, Program, ProgramError, Sampler, format_program, parse
 
 LONGEST_SAMPLE: Final = 100
-RETRY_SECONDS: Final = 1
 _PAGE: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),

@@ -11,6 +11,10 @@ from ipagnn.apps.server.limits import Limits
 
 LOCAL: Final = ("127.0.0.1", "localhost", "[::1]")
 """Names by which a machine calls itself."""
+MOST_REQUESTS: Final = 256
+"""Requests that may be open at a time, whether they wait, are worked on or are still arriving."""
+RETRY_SECONDS: Final = 1
+"""When to come back, if there was too much to do."""
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -41,6 +45,7 @@ class Guard:
         self.app = app
         self.hosts = {host.lower() for host in hosts}
         self.limits = limits
+        self.open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -54,6 +59,16 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *_HEADERS, (b"cache-control", stays)]
             await send(message)
 
+        if self.open >= MOST_REQUESTS:
+            await _refuse(send_guarded, 503, "The server has too many requests at once; ask again in a second.")
+            return
+        self.open += 1
+        try:
+            await self._answer(scope, receive, send_guarded)
+        finally:
+            self.open -= 1
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope)
         body = b""
         if refusal is None:
@@ -68,7 +83,7 @@ class Guard:
                 else:
                     body = read
         if refusal is not None:
-            await _refuse(send_guarded, *refusal)
+            await _refuse(send, *refusal)
             return
         given = False
 
@@ -79,7 +94,7 @@ class Guard:
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self.app(scope, receive_again, send_guarded)
+        await self.app(scope, receive_again, send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
@@ -117,5 +132,8 @@ def _name(host: str) -> str:
 async def _refuse(send: Send, status: int, sentence: str) -> None:
     body = json.dumps({"detail": sentence, "line": None, "column": None}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
+    headers.append((b"connection", b"close"))  # what is left of the body is not waited for
+    if status == 503:
+        headers.append((b"retry-after", str(RETRY_SECONDS).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

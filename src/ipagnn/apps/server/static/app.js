@@ -6,15 +6,17 @@ import { html } from "./svg.js";
 
 const WAIT = 250; // milliseconds after the last key before a model is asked
 const PLAY_SECONDS = 8;
-const EXAMPLE = `v0 = 23
-v1 = 3
-while v1 > 0:
-  v1 -= 1
-  if v0 % 10 > 4:
-    v0 -= 7
-  else:
-    v0 *= 3
-v0 += 1`;
+const EXAMPLE = `v0 = 535
+v2 = 4
+while v2 > 0:
+  v2 -= 1
+  if v0 % 10 < 6:
+    v0 += 6
+    v0 += 1
+if v0 % 10 < 4:
+  v0 *= 8
+else:
+  v0 += 4`;
 
 const get = (id) => document.getElementById(id);
 const [model, compare, slider, play] = ["model", "compare", "step", "play"].map(get);

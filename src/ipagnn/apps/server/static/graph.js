@@ -4,13 +4,16 @@ import { ROW, TOP, middle, svg } from "./svg.js";
 
 const X = 46;
 const RADIUS = 5;
+const LETTERS = 28; // of a line that are shown
 
 export class Graph {
   constructor(told) {
     this.told = told;
     this.rows = [...told.nodes, told.lines.length];
     const height = TOP * 2 + ROW * (told.lines.length + 1);
-    this.letters = Math.min(Math.max(...told.lines.map((line) => line.length), 4), 26);
+    const wide = told.lines.some((line) => line.length > LETTERS);
+    this.labels = wide ? told.lines.map((line) => line.replace(/^ +/, (space) => space.slice(space.length / 2))) : told.lines;
+    this.letters = Math.min(Math.max(...this.labels.map((line) => line.length), 4), LETTERS);
     this.width = 108 + this.letters * 7.3;
     this.element = svg("svg", { width: this.width, height, class: "graph", role: "img" });
     this.element.append(svg("title", {}, `Control flow graph of ${told.exit} statements and the exit`));
@@ -33,7 +36,7 @@ export class Graph {
   }
 
   #labels() {
-    const { lines } = this.told;
+    const lines = this.labels;
     [...lines, "exit"].forEach((line, i) => {
       const shown = line.length > this.letters ? `${line.slice(0, this.letters - 1)}…` : line;
       if (i < lines.length) {

@@ -2,6 +2,8 @@
 
 import { html, percent } from "./svg.js";
 
+const SMALLEST_SCALE = 0.1;
+
 export function results(told) {
   return html("div", { className: "results" }, bars(told), notes(told));
 }
@@ -36,8 +38,8 @@ function bars(told) {
   if (told.value !== null && !seen.has(told.value)) {
     rows.push({ value: told.value, probability: told.value_probability, exact: 0 });
   }
-  // As long as the longest: of many possible results, even the likeliest may have few per cent.
-  const most = Math.max(...rows.flatMap((one) => [one.probability, one.exact]));
+  // Drawn larger where all are small: of the fillings' results, even the likeliest may have few per cent.
+  const most = Math.max(SMALLEST_SCALE, ...rows.flatMap((one) => [one.probability, one.exact]));
   const head = html("tr", {}, html("th", { scope: "col" }, "result"), html("th", { scope: "col" }, "model"));
   if (told.exact) head.append(html("th", { scope: "col" }, "exact, over all fillings"));
   const body = rows.map((one) => {
@@ -64,7 +66,7 @@ function notes(told) {
   if (told.pointer === null) say("This model has no instruction pointer.");
   if (told.path) {
     const count = `${told.path.length.toLocaleString("en")} statements`;
-    say(told.path_ends ? `Most likely path: ${count}, to the exit.` : `Most likely path: no exit within ${count}.`);
+    say(`Most likely path: ${told.path_ends ? `${count} to the exit` : `not at the exit after ${count}`}.`);
   }
   if (told.soft?.length) {
     const lines = [...new Set(told.soft.map((one) => one.line + 1))].sort((a, b) => a - b);

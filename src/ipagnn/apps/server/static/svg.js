@@ -19,4 +19,8 @@ export const ROW = 20; // pixels a line has in graph and heat map alike
 export const TOP = 6;
 
 export const middle = (row) => TOP + ROW * (row + 0.5);
-export const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)}%`;
+
+export function percent(share) {
+  if (share > 0 && share < 0.0005) return "<0.1%";
+  return `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)}%`;
+}

@@ -15,10 +15,11 @@ DEMO := out/demo
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/ready  ## sample programs, look at one as the models see it, write a small data set (seconds)
+demo: .venv/ready  ## draw programs, train three models on short ones and test them on longer ones (minutes)
 	$(BIN)/ipagnn sample --length 10 --count 3 --seed 0
 	$(BIN)/ipagnn sample --length 10 --seed 0 | $(BIN)/ipagnn inspect -
 	$(BIN)/ipagnn generate $(DEMO)/train --task full --split train --length 10 --count 100000 --seed 0
+	$(BIN)/ipagnn demo $(DEMO)/models
 
 test: .venv/ready .venv/chromium  ## run the tests, without the slow ones
 	$(BIN)/python -m pytest

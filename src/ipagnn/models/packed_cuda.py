@@ -1,4 +1,4 @@
-"""The packed execution on a CUDA GPU: buffers, launches and gradients around the kernels of `packed_triton`."""
+"""The packed execution on a CUDA GPU: buffers, launches and gradients around the kernels of `packed_triton*`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +8,7 @@ import triton
 from torch import Tensor
 
 from ipagnn.models import packed_triton as kernels
+from ipagnn.models import packed_triton_backward as backward_kernels
 from ipagnn.models.packed_plan import TOKEN_CHUNK, Plan
 from ipagnn.models.pointer import EPSILON
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
@@ -179,25 +180,25 @@ class Launcher:
         """From `buffers.d_final` to the gradients of the weights, in the order of `Weights.load`."""
         w, b, plan = self.weights, self.buffers, self.plan
         for step in reversed(range(plan.capacity.steps)):
-            kernels.aggregate_backward[(self._row_blocks,)](
+            backward_kernels.aggregate_backward[(self._row_blocks,)](
                 plan.offsets, step, plan.capacity.steps, plan.true, plan.false, plan.branches, w.branch_weight,
                 b.pointer, b.decision, b.d_pointer, b.d_score, b.h, b.c, b.gates, b.d_state,
                 b.final, b.final_mass, b.d_final, b.rows, EPSILON, **self._flags, num_warps=2,
             )  # fmt: skip
             for wave in (3, 2, 1, 0, -1):
-                kernels.wave_backward[(self._wave_blocks,)](
+                backward_kernels.wave_backward[(self._wave_blocks,)](
                     plan.offsets, step, w.weights, b.c, b.gates, b.d_state, b.rows,
                     WAVE=wave, K=self.tiles.backward_inner, **self._shape, **self._options,
                 )  # fmt: skip
-        kernels.clear_tail[(min(b.rows, 1024),)](
+        backward_kernels.clear_tail[(min(b.rows, 1024),)](
             plan.offsets, plan.capacity.steps, b.h, b.c, b.gates, b.d_score, b.rows, **self._wide
         )
         wide = 4 * w.padded
         columns = triton.cdiv(wide, 128)
-        kernels.token_partials[(min(1024, len(b.partials)), columns)](
+        backward_kernels.token_partials[(min(1024, len(b.partials)), columns)](
             plan.chunk_offsets, plan.chunks, plan.order, b.gates, b.partials, b.rows, P4=wide, N=128, M=TOKEN_CHUNK
         )
-        kernels.token_sums[(VOCABULARY_SIZE, columns)](plan.first_chunk, b.partials, w.d_table, P4=wide, N=128)
+        backward_kernels.token_sums[(VOCABULARY_SIZE, columns)](plan.first_chunk, b.partials, w.d_table, P4=wide, N=128)
         return self._weight_gradients()
 
     def _weight_gradients(self) -> tuple[Tensor, ...]:

@@ -117,7 +117,10 @@ def test_interrupt_is_exit_code_130(tmp_path: Path, is_sentence: Callable[[str],
         while not out.stat().st_size and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        try:
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert is_sentence(err.decode())
 

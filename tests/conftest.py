@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Shells have what they run in the background ignore Ctrl-C; processes that tests start and interrupt would inherit it.
+    # Shells have what they run in the background ignore Ctrl-C, and processes that tests interrupt would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REFERENCE = Path(__file__).parents[1] / "../shared/reference/full_records.json"

@@ -2,6 +2,7 @@
 
 import io
 import os
+import pty
 import random
 import re
 import subprocess
@@ -55,6 +56,30 @@ def run_process() -> Run:
         command = [sys.executable, "-m", "ipagnn", *map(str, arguments)]
         done = subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=300)
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return call
+
+
+@pytest.fixture
+def run_terminal() -> Callable[..., str]:
+    """The same on a terminal 160 columns wide: all that it showed, read while it ran, since a terminal holds 4 kB."""
+
+    def call(*arguments: object) -> str:
+        ours, theirs = pty.openpty()
+        environment = {name: x for name, x in os.environ.items() if name != "NO_COLOR"}
+        environment |= {"TERM": "xterm-256color", "COLUMNS": "160"}
+        command = [sys.executable, "-m", "ipagnn", *map(str, arguments)]
+        process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # what a terminal says when nobody writes to it any more
+                break
+        os.close(ours)
+        assert process.wait(300) == 0
+        return shown.decode()
 
     return call
 

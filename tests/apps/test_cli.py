@@ -1,7 +1,5 @@
 """What holds for the command line as a whole."""
 
-import os
-import pty
 import signal
 import subprocess
 import sys
@@ -125,15 +123,9 @@ def test_interrupt_is_exit_code_130(tmp_path: Path, is_sentence: Callable[[str],
     assert is_sentence(err.decode())
 
 
-def test_colour_on_a_terminal_only(run_process: Any) -> None:
+def test_colour_on_a_terminal_only(run_process: Any, run_terminal: Callable[..., str]) -> None:
     assert "\x1b" not in run_process("sample").out
-    ours, theirs = pty.openpty()
-    environment = {name: x for name, x in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm-256color"}
-    subprocess.run([*COMMAND, "sample", "--length", "5"], stdout=theirs, stderr=theirs, check=True, env=environment)
-    os.close(theirs)
-    shown = os.read(ours, 65536)
-    os.close(ours)
-    assert b"\x1b[" in shown
+    assert "\x1b[" in run_terminal("sample", "--length", "5")
 
 
 def test_progress_is_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

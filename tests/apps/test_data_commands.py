@@ -1,6 +1,4 @@
 import json
-import os
-import pty
 import shutil
 import signal
 import statistics
@@ -112,17 +110,8 @@ def test_generate_where_nothing_can_be_written(run: Any, tmp_path: Path, is_sent
     assert str(tmp_path / "file") in err
 
 
-def test_generate_shows_rate_and_time_left_on_a_terminal(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "ipagnn", "generate", str(tmp_path / "d"), *map(str, TRAIN)]
-    environment = {name: x for name, x in os.environ.items() if name != "NO_COLOR"} | {
-        "TERM": "xterm",
-        "COLUMNS": "120",
-    }
-    subprocess.run(command, stdout=theirs, stderr=theirs, check=True, env=environment)
-    os.close(theirs)
-    shown = os.read(ours, 65536).decode()
-    os.close(ours)
+def test_generate_shows_rate_and_time_left_on_a_terminal(tmp_path: Path, run_terminal: Callable[..., str]) -> None:
+    shown = run_terminal("generate", tmp_path / "d", *TRAIN)
     assert "programs/s" in shown
     assert "300/300" in shown
     assert "0:00:00" in shown

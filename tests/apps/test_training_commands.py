@@ -1,8 +1,5 @@
 import json
 import os
-import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,17 +79,10 @@ def test_train_refuses_a_run_with_other_settings(run: Any, tmp_path: Path, is_se
     assert "seed is 0, not 7" in err
 
 
-def test_train_shows_rate_loss_accuracy_and_time_left_on_a_terminal(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "ipagnn", "train", str(tmp_path / "r"), *SMALL]
-    environment = {name: x for name, x in os.environ.items() if name != "NO_COLOR"} | {
-        "TERM": "xterm",
-        "COLUMNS": "160",
-    }
-    subprocess.run(command, stdout=theirs, stderr=theirs, check=True, env=environment)
-    os.close(theirs)
-    shown = os.read(ours, 65536).decode()
-    os.close(ours)
+def test_train_shows_rate_loss_accuracy_and_time_left_on_a_terminal(
+    tmp_path: Path, run_terminal: Callable[..., str]
+) -> None:
+    shown = run_terminal("train", tmp_path / "r", *SMALL)
     for part in ("20/20", "examples/s", "loss", "accuracy", "0 s left", "finished"):
         assert part in shown
 

@@ -5,7 +5,7 @@ from ipagnn.apps.demo_commands import LENGTHS
 from ipagnn.models import MODELS
 from ipagnn.programs import execute, steps
 from ipagnn.training import preset
-from ipagnn.training.presets import QUICK_ROWS
+from ipagnn.training.presets import QUICK_HIDDEN
 from ipagnn.training.sources import make_source
 
 
@@ -14,13 +14,13 @@ def test_an_unknown_preset_names_the_near_miss() -> None:
         preset("quik")  # type: ignore[arg-type]
 
 
-def test_quick_differs_between_models_in_size_and_rate_alone() -> None:
+def test_quick_differs_between_models_in_size_alone() -> None:
     base = preset("quick")
-    assert QUICK_ROWS.keys() <= MODELS.keys()
+    assert QUICK_HIDDEN.keys() <= MODELS.keys()
     for model in MODELS:
         config = preset("quick", model)
-        hidden, rate = QUICK_ROWS.get(model, (base.model.hidden, base.rate))
-        assert config == base.replace(rate=rate, model=base.model.replace(name=model, hidden=hidden))
+        hidden = QUICK_HIDDEN.get(model, base.model.hidden)
+        assert config == base.replace(model=base.model.replace(name=model, hidden=hidden))
 
 
 def test_quick_trains_on_programs_shorter_than_those_of_the_demo() -> None:

@@ -4,22 +4,10 @@ import pytest
 import torch
 
 from ipagnn.data.splits import validation_set
+from ipagnn.evaluation.paper import POINTER
 from ipagnn.models import available_models, build_model, load_model, save_model
 from ipagnn.models.base import ModelConfig
-from ipagnn.programs import Task, parse
-
-FIGURE_4 = """
-v0 = {}
-if v0 % 10 < 5:
-  v0 -= 3
-else:
-  v0 -= 4
-  v0 += 2
-  v0 *= 9
-if v0 % 10 >= 4:
-  if v0 % 10 < 6:
-    v0 *= 8
-"""
+from ipagnn.programs import Task, parse, value
 
 
 def test_the_package_brings_a_model_for_each_task() -> None:
@@ -36,12 +24,12 @@ def test_accuracy_on_withheld_programs(task: Task, least: float) -> None:
     assert (guess == torch.from_numpy(table.target)).float().mean() > least
 
 
-@pytest.mark.parametrize(("start", "value"), [(323, 320), (849, 623)])
-def test_the_papers_figure_4_is_solved(start: int, value: int) -> None:
+@pytest.mark.parametrize("source", POINTER[0])
+def test_the_first_program_of_figure_4_is_solved(source: str) -> None:
     model = load_model("ipa-gnn-full")
-    program = parse(FIGURE_4.format(start))
+    program = parse(source)
     with torch.inference_mode():
-        assert int(model(model.collate([program])).logits.argmax()) == value
+        assert int(model(model.collate([program])).logits.argmax()) == value(program)
 
 
 def test_half_precision_files_are_read_as_float32(tmp_path: object) -> None:

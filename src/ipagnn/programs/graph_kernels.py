@@ -28,9 +28,9 @@ def _operation_flags() -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 _FLAGS = _operation_flags()
-_ELSE, _BREAK, _CONTINUE, _PASS = v.ELSE, v.BREAK, v.CONTINUE, v.PASS
+_ELSE, _BREAK, _CONTINUE = v.ELSE, v.BREAK, v.CONTINUE
 _NUMBER, _ASSIGN = v.NUMBER, v.ASSIGN
-GRAPH_SCRATCH = 7
+GRAPH_SCRATCH = 6
 """Rows of int32 scratch, each one longer than the program, that `control_flow` needs."""
 
 
@@ -47,14 +47,13 @@ def control_flow(tokens, node_lines, true, false, scratch):  # type: ignore[no-u
         The number of nodes, the exit included; the exit is the last one.
     """
     lines = tokens.shape[0]
-    sibling, parent, loop, after, entry, at_depth, node_of = (
+    sibling, loop, after, entry, at_depth, node_of = (
         scratch[0],
         scratch[1],
         scratch[2],
         scratch[3],
         scratch[4],
         scratch[5],
-        scratch[6],
     )
     # Backwards: the next statement of the same block (an `else` counts as the next line of its `if` for now).
     deepest = -1
@@ -72,7 +71,6 @@ def control_flow(tokens, node_lines, true, false, scratch):  # type: ignore[no-u
         operation = tokens[i, 1]
         up = at_depth[depth - 1] if depth > 0 else EXIT  # at_depth now holds the latest line at each depth
         at_depth[depth] = i
-        parent[i] = up
         loop[i] = EXIT
         if up != EXIT:
             loop[i] = up if _FLAGS[tokens[up, 1]] & _WHILE_FLAG else loop[up]

@@ -67,6 +67,8 @@ def test_paper_preset_is_the_papers_recipe() -> None:
         ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
         ({"averaging": 2.0}, "from 0 to 1"),
         ({"averaging": 1.0}, "for ever"),
+        ({"curriculum": 1.5}, "from 0 to 1"),
+        ({"curriculum": 0.5, "data": "some/place"}, "train on the stream"),
         ({"rate": 0}, "above 0"),
         ({"rate": float("nan")}, "rate is nan"),
         ({"schedule": "step"}, "constant, linear, cosine"),

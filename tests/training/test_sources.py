@@ -9,7 +9,7 @@ from ipagnn.data import DataSetError, Stream, generate, read_shards
 from ipagnn.data.batch_kernels import build_graphs
 from ipagnn.programs import Lengths, ProgramTable, Sampler
 from ipagnn.training import preset
-from ipagnn.training.sources import Epochs, Windows, make_source, open_data
+from ipagnn.training.sources import Epochs, Windows, data_fingerprint, make_source, open_data
 
 SAMPLER = Sampler(seed=3)
 
@@ -130,3 +130,30 @@ def test_stream_draws_the_language_of_the_config() -> None:
     assert max(table.lengths) == config.length
     assert table.target.max() < config.model.grammar.modulus
     assert isinstance(make_source(config.replace(window=4), None), Windows)
+
+
+@pytest.mark.parametrize("window", [1, 4])
+def test_curriculum_draws_even_lengths_first_and_the_papers_then(window: int) -> None:
+    config = preset("paper").replace(examples=8_000, batch_size=100, window=window, curriculum=0.5)
+    lengths = make_source(config, None).table(0, 8_000).lengths
+    even, usual = lengths[:4_000], lengths[4_000:]
+    for length in range(2, 11):  # 5 standard deviations
+        assert np.mean(even == length) == pytest.approx(1 / 9, abs=0.025)
+    assert np.mean(usual == 10) == pytest.approx(0.9, abs=0.025)
+    plain = make_source(config.replace(curriculum=0.0), None)
+    assert programs(make_source(config, None).table(4_000, 500)) == programs(plain.table(4_000, 500))
+
+
+@pytest.mark.parametrize("window", [1, 4])
+def test_curriculum_is_a_function_of_the_position(window: int) -> None:
+    config = preset("smoke").replace(examples=101, batch_size=8, window=window, curriculum=0.5)  # its end is no batch's
+    whole = programs(make_source(config, None).table(0, 104))
+    source = make_source(config, None)
+    for start, count in ((88, 16), (0, 8), (48, 8), (51, 1), (40, 30), (50, 1), (0, 104)):
+        assert programs(source.table(start, count)) == whole[start : start + count]
+
+
+def test_curriculum_is_told_by_the_fingerprint() -> None:
+    config = preset("smoke")
+    plain, with_it = (data_fingerprint(c, None) for c in (config, config.replace(curriculum=0.25)))
+    assert with_it == f"{plain}, of even lengths for the first 0.25 of the examples"

@@ -36,6 +36,8 @@ class TrainConfig:
         examples: Programs to train on in all, rounded up to whole batches.
         window: Batches drawn at a time, sorted by T(x) and cut into batches of programs of like T(x), which then come
             in random order; 1 leaves programs as they come.
+        curriculum: Share of `examples`, the first ones, whose lengths are drawn evenly from 2 to `length`, as short
+            programs teach single statements; the others have the paper's training lengths. Only for the stream.
         optimizer: `adam` (0.9, 0.999, 1e-8) or plain `sgd`.
         rate: Learning rate, at its highest.
         clip: Gradients with a global norm above this are scaled down to it; 0 never does.
@@ -65,6 +67,7 @@ class TrainConfig:
     batch_size: int = 32
     examples: int = 15_000_000
     window: int = 1
+    curriculum: float = 0.0
     optimizer: Optimizer = "adam"
     rate: float = 1e-3
     clip: float = 5.0
@@ -100,6 +103,11 @@ class TrainConfig:
             raise ValueError("averaging is 1, which would keep the first weights for ever; choose less, such as 0.999.")
         if self.warmup >= self.examples:
             raise ValueError(f"warmup is {self.warmup}, which leaves nothing of {self.examples} examples to train on.")
+        if self.curriculum and self.data != STREAM:
+            raise ValueError(
+                f"curriculum is {self.curriculum:g} and data is {self.data!r}; programs on disk have the lengths "
+                "that they have, so train on the stream, or with curriculum 0."
+            )
         if self.precision == "tf32" and self.device == "cpu":
             raise ValueError("precision is tf32, which only NVIDIA GPUs have; choose fp32 or bf16, or another device.")
         if self.model.prune:
@@ -158,6 +166,7 @@ _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("batch_size", 1, math.inf),
     ("examples", 1, 2**53),
     ("window", 1, math.inf),
+    ("curriculum", 0, 1),
     ("rate", 0, math.inf),
     ("clip", 0, math.inf),
     ("warmup", 0, math.inf),

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -12,6 +13,7 @@ from ipagnn.data.batch_kernels import build_graphs
 from ipagnn.data.shards import DataSet, DataSetError, read_shards
 from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source
+from ipagnn.programs.grammar import MIN_LENGTH, Lengths
 from ipagnn.programs.program import ProgramTable
 from ipagnn.training.config import STREAM, TrainConfig
 
@@ -64,6 +66,27 @@ def _order(count: int, *seed: int) -> npt.NDArray[np.int64]:
     return order
 
 
+class Curriculum:
+    """The programs of one source up to a position, and those of another from there on.
+
+    Args:
+        first: Has the programs before `end`.
+        then: Has the programs from `end` on.
+        end: Where `then` takes over.
+    """
+
+    def __init__(self, first: Source, then: Source, end: int) -> None:
+        self._first, self._then, self._end = first, then, end
+
+    def table(self, start: int, count: int) -> ProgramTable:
+        """The programs `start:start + count`."""
+        early = min(max(self._end - start, 0), count)
+        if early == count:
+            return self._first.table(start, count)
+        late = self._then.table(start + early, count - early)
+        return ProgramTable.concatenate([self._first.table(start, early), late]) if early else late
+
+
 class Windows:
     """The programs of a source, put in order by T(x) within windows of several batches.
 
@@ -96,11 +119,12 @@ class Windows:
 
     def _of(self, index: int) -> "_Window":
         with self._lock:
-            if index not in self._made:
-                self._made[index] = _Window(self._source, self._batch_size, self._window, self._seed, index)
-                for old in sorted(self._made)[:-_WINDOWS_KEPT]:
+            window = self._made.get(index)
+            if window is None:
+                window = self._made[index] = _Window(self._source, self._batch_size, self._window, self._seed, index)
+                for old in sorted(self._made)[:-_WINDOWS_KEPT]:  # may be this one, if somebody goes back
                     del self._made[old]
-            return self._made[index]
+            return window
 
 
 class _Window:
@@ -173,11 +197,14 @@ def open_data(config: TrainConfig) -> DataSet | None:
 
 def make_source(config: TrainConfig, data: DataSet | None) -> Source:
     """The numbered programs of a run."""
-    source: Source = (
-        training_sampler(config.task, config.length, config.seed, config.model.grammar)
-        if data is None
-        else Epochs(data, config.seed)
-    )
+    source: Source
+    if data is None:
+        source = sampler = training_sampler(config.task, config.length, config.seed, config.model.grammar)
+        if config.curriculum:
+            even = replace(sampler, lengths=Lengths.uniform(range(MIN_LENGTH, config.length + 1)))
+            source = Curriculum(even, sampler, round(config.curriculum * config.examples))
+    else:
+        source = Epochs(data, config.seed)
     return Windows(source, config.batch_size, config.window, config.seed) if config.window > 1 else source
 
 
@@ -185,4 +212,7 @@ def data_fingerprint(config: TrainConfig, data: DataSet | None) -> str:
     """What tells a run's programs from others: the hash of a data set, or the recipe of the stream in words."""
     if data is not None:
         return data.fingerprint
-    return f"stream of {config.task} programs up to length {config.length}, seed {config.seed}"
+    stream = f"stream of {config.task} programs up to length {config.length}, seed {config.seed}"
+    if config.curriculum:
+        stream += f", of even lengths for the first {config.curriculum:g} of the examples"
+    return stream

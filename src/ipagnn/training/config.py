@@ -11,7 +11,7 @@ from ipagnn.models import MODELS, ModelConfig
 from ipagnn.programs.grammar import MAX_LENGTH, MIN_LENGTH
 from ipagnn.programs.program import Task
 
-Optimizer = Literal["adam", "sgd"]
+Optimizer = Literal["adam", "sgd", "muon"]
 ScheduleName = Literal["constant", "linear", "cosine"]
 Precision = Literal["fp32", "tf32", "bf16"]
 
@@ -38,7 +38,8 @@ class TrainConfig:
             in random order; 1 leaves programs as they come.
         curriculum: Share of `examples`, the first ones, whose lengths are drawn evenly from 2 to `length`, as short
             programs teach single statements; the others have the paper's training lengths. Only for the stream.
-        optimizer: `adam` (0.9, 0.999, 1e-8) or plain `sgd`.
+        optimizer: `adam` (0.9, 0.999, 1e-8), plain `sgd`, or `muon`: orthogonalised momentum for the square blocks of
+            recurrent and input kernels, Adam for the rest.
         rate: Learning rate, at its highest.
         clip: Gradients with a global norm above this are scaled down to it; 0 never does.
         schedule: `constant`, or `linear` or `cosine` decay to 0 after the warm-up.

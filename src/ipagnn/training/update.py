@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.muon import Muon, has_blocks
 
 _AVERAGING_DELAY = 10
 """The average follows the weights closely at first: its decay is (1 + t) / (10 + t) where that is less."""
@@ -32,7 +33,9 @@ class Update:
     """
 
     def __init__(self, model: nn.Module, config: TrainConfig) -> None:
-        parameters = dict(model.named_parameters())
+        hidden, muon = config.model.hidden, config.optimizer == "muon"
+        kernels = {name: x.shape for name, x in model.named_parameters() if muon and has_blocks(name, x.shape, hidden)}
+        parameters = dict(sorted(model.named_parameters(), key=lambda named: named[0] not in kernels))  # kernels first
         self._places: dict[str, tuple[slice, torch.Size]] = {}
         end = 0
         for name, parameter in parameters.items():
@@ -51,11 +54,19 @@ class Update:
         # on the device, as float32.
         self._rate = torch.tensor(config.rate, device=first.device)
         self._optimizer: Any  # `grad_scale` and `found_inf` are no part of its declared type
-        if config.optimizer == "adam":
-            on_gpu = first.device.type == "cuda"  # where the step may be captured in a CUDA graph
-            self._optimizer = torch.optim.Adam([self._flat], lr=self._rate, fused=True, capturable=on_gpu)
-        else:
+        self._muon: Muon | None = None
+        self._plain = self._flat  # what torch's optimizer changes
+        if config.optimizer == "sgd":
             self._optimizer = torch.optim.SGD([self._flat], lr=self._rate, fused=True)
+        else:
+            if muon:
+                stop = sum(shape.numel() for shape in kernels.values())
+                dtype = torch.bfloat16 if config.precision == "bf16" else first.dtype
+                self._muon = Muon(self._flat.data[:stop], self._flat.grad[:stop], kernels, hidden, dtype)
+                self._plain = nn.Parameter(self._flat.data[stop:])
+                self._plain.grad = self._flat.grad[stop:]
+            on_gpu = first.device.type == "cuda"  # where the step may be captured in a CUDA graph
+            self._optimizer = torch.optim.Adam([self._plain], lr=self._rate, fused=True, capturable=on_gpu)
         self._decay = config.averaging
         self._average = self._flat.detach().clone() if config.averaging else None
         self._applied = first.new_zeros((), dtype=torch.float64)
@@ -78,6 +89,8 @@ class Update:
         self._optimizer.grad_scale = (self.norm / self._clip).clamp(min=1.0).float() if self._clip else None
         self._optimizer.found_inf = self.failed
         self._optimizer.step()
+        if self._muon is not None:
+            self._muon.step(self._rate, self._optimizer.grad_scale, self.failed)
         self._applied += 1 - self.failed
         if self._average is not None:
             decay = ((1 + self._applied) / (_AVERAGING_DELAY + self._applied)).clamp(max=self._decay)
@@ -97,9 +110,11 @@ class Update:
     def state_dict(self) -> dict[str, Tensor]:
         """Everything but the weights: moments, counts and the average, all flat."""
         state = {"applied": self._applied}
-        for name, value in self._optimizer.state[self._flat].items():
+        for name, value in self._optimizer.state[self._plain].items():
             if isinstance(value, Tensor):
                 state[f"optimizer.{name}"] = value
+        if self._muon is not None:
+            state["momentum"] = self._muon.momentum
         if self._average is not None:
             state["average"] = self._average
         return {name: value.detach().clone() for name, value in state.items()}
@@ -110,10 +125,12 @@ class Update:
             self._flat.data[place] = weights[name].flatten().to(self._flat)
         self._applied.copy_(state["applied"])
         prefix = "optimizer."
-        self._optimizer.state[self._flat] = {
+        self._optimizer.state[self._plain] = {
             name.removeprefix(prefix): value.to(self._flat.device).clone()
             for name, value in state.items()
             if name.startswith(prefix)
         }
+        if self._muon is not None:
+            self._muon.momentum.copy_(state["momentum"])
         if self._average is not None:
             self._average.copy_(state["average"])

@@ -21,6 +21,7 @@ from ipagnn.data.batch_kernels import build_graphs
 from ipagnn.data.contract import Batch
 from ipagnn.evaluation.pointer import PointerMetrics, measure_pointer
 from ipagnn.models import Output, ProgramModel
+from ipagnn.models.static import collate_static, run_static, runs_static
 from ipagnn.programs.program import ProgramTable, Task
 from ipagnn.programs.trace_kernels import trace_nodes
 from ipagnn.programs.vocabulary import MASK
@@ -103,7 +104,7 @@ def evaluate(
     """Let a model predict every program of a set.
 
     The model runs as it is configured: with `prune` set it prunes. Without, a model with a pointer still skips mass
-    below `STREAMING` on the CPU, and on a GPU for programs too large to be planned, which keeps memory small; ask for
+    below `STREAMING` on the CPU, which keeps memory small; on a GPU it skips none (`run_static`). Ask for
     `execution="dense"` in its configuration to have every node of every step computed.
 
     Args:
@@ -200,18 +201,19 @@ class _Runner:
         self.model, self.device, self.pointer = model, device, pointer
         self.call: Callable[..., Output] = lambda function, *arguments: function(*arguments)
         config = model.config
+        self.static = runs_static(model)
         if batch_bytes is None:
             batch_bytes = torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else CPU_BATCH_BYTES
         self.batch_bytes = max(int(batch_bytes), 1)
-        can_stream = model.can_prune and not config.prune and config.execution == "packed"
+        can_stream = model.can_prune and not config.prune and config.execution == "packed" and not self.static
         self.streaming = model.with_config(prune=STREAMING).eval() if can_stream else None
         self.holds: Literal["plan", "sequence", "frontier", "nodes"]
         if model.rows in ("lines", "trace"):
             self.holds = "sequence"
-        elif model.needed_rows == "graph":
-            self.holds = "plan"
+        elif self.static or config.prune:
+            self.holds = "frontier"
         else:
-            self.holds = "frontier" if config.prune else "nodes"
+            self.holds = "plan" if model.needed_rows == "graph" else "nodes"
         self.state_bytes = 4 * model.state_parts * config.hidden
 
     def run(self, table: ProgramTable, task: Task, progress: Progress) -> Evaluation:
@@ -288,18 +290,22 @@ class _Runner:
     def _bytes(self, sizes: _Sizes, streaming: bool) -> int:
         """About how much memory a batch takes."""
         state, nodes, steps = self.state_bytes, int(sizes.nodes.sum()), int(sizes.steps.max())
+        told = 64 * nodes * steps if self.pointer else 0
         if self.holds == "sequence":
             rows = sizes.lines if self.model.rows == "lines" else np.minimum(sizes.trace_length, TRACE_LIMIT)
+            if self.static:
+                told = told * int(rows.max()) // steps if self.model.rows == "trace" else 0
+                return 8 * (state + 512) * len(rows) + 64 * int(rows.sum()) + told
             return int(rows.sum()) * (4 * state + 64)
         if self.holds == "plan" and not streaming:
             return nodes * steps * (4 * state + 64)
-        return nodes * (32 * state + (64 * steps if self.pointer else 0))
+        return nodes * 32 * state + told
 
     def _run_batch(
         self, table: ProgramTable, streaming: bool, task: Task
     ) -> tuple[dict[str, Array], PointerMetrics | None]:
         model = self.streaming if streaming and self.streaming is not None else self.model
-        batch = model.collate(table)
+        batch = collate_static(model, table) if self.static else model.collate(table)
         output = self.call(self._forward, model, batch)
         measured = None
         if output.pointer is not None and output.branch is not None:
@@ -308,6 +314,8 @@ class _Runner:
 
     def _forward(self, model: ProgramModel, batch: Batch) -> Output:
         with torch.inference_mode():
+            if self.static:
+                return run_static(model, batch.to(self.device), trace=self.pointer)
             output: Output = model(batch.to(self.device), trace=self.pointer)
         return output
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.contract import Batch
+from ipagnn.models.static_plan import steps_to_exit
 from ipagnn.programs.grammar import Grammar
 from ipagnn.programs.program import Task
 from ipagnn.programs.trace_kernels import trace_nodes
@@ -69,7 +70,7 @@ def measure_pointer(pointer: Tensor, branch: Tensor, batch: Batch, grammar: Gram
         task: The true trace is known of full programs only.
     """
     steps, owner = batch.steps.long(), batch.node_program.long()
-    to_exit = _steps_to_exit(batch)
+    to_exit = steps_to_exit(batch).long()
     device = pointer.device
     t = torch.arange(len(branch), device=device)[:, None]
     matters = t + to_exit.to(device) <= steps[owner].to(device)  # [step, node]
@@ -94,17 +95,6 @@ def measure_pointer(pointer: Tensor, branch: Tensor, batch: Batch, grammar: Gram
         path_prefix=path_prefix,
         path_exact=path_exact,
     )
-
-
-def _steps_to_exit(batch: Batch) -> Tensor:
-    """Fewest edges from each node to its exit; a large number where there is no way. int64 [node]"""
-    true, false = batch.true.long(), batch.false.long()
-    distance = torch.full_like(true, 2**40).index_fill(0, batch.exits.long(), 0)
-    while True:
-        shorter = torch.minimum(distance, 1 + torch.minimum(distance[true], distance[false]))
-        if torch.equal(shorter, distance):
-            return distance
-        distance = shorter
 
 
 def _follow(

@@ -130,15 +130,12 @@ class MessagePassing(ProgramModel):
         table = self.cell.table()
         edges = self.control.edges(batch)
         decides = batch.true != batch.false
-        h = self.execution.start(self.cell, batch)  # h_{0,n}
-        p = torch.zeros_like(h[:, 0]).index_fill(0, batch.starts.long(), 1.0)
+        h, p = self.start(batch)
         pointers, branches, states = [p], [], [self._told(h, p, batch)]
         for t in range(max(batch.steps.tolist(), default=0)):
-            a = self.execution.execute(h, self.cell, table, batch)  # a1_{t,n}
-            messages = self.execution.messages(a, edges)  # a2_{t,n,n'}
-            proposal, arrived, b = self.control.gather(messages, a, p, batch, edges)  # h~_{t,n}
+            h_new, arrived, b = self.step(h, p, table, batch, edges)
             running = (t < batch.steps)[batch.node_program]
-            h = torch.where(running[:, None], self.execution.update(h, proposal), h)  # h_{t,n}
+            h = torch.where(running[:, None], h_new, h)
             p = torch.where(running, arrived, p)
             if trace:
                 pointers.append(p)
@@ -153,6 +150,18 @@ class MessagePassing(ProgramModel):
             branch=torch.stack(branches) if told else None,
             states=torch.stack(states) if trace == "states" else None,
         )
+
+    def start(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """h_{0,n} [node, state] and p_{0,n} [node]."""
+        h = self.execution.start(self.cell, batch)
+        return h, torch.zeros_like(h[:, 0]).index_fill(0, batch.starts.long(), 1.0)
+
+    def step(self, h: Tensor, p: Tensor, table: Tensor, batch: Batch, edges: Edges) -> tuple[Tensor, ...]:
+        """The other four lines: h_{t,n} [node, state], p_{t,n} [node] and the shares of both branches [node, 2]."""
+        a = self.execution.execute(h, self.cell, table, batch)  # a1_{t,n}
+        messages = self.execution.messages(a, edges)  # a2_{t,n,n'}
+        proposal, arrived, b = self.control.gather(messages, a, p, batch, edges)  # h~_{t,n}
+        return self.execution.update(h, proposal), arrived, b  # h_{t,n}
 
     def _told(self, h: Tensor, p: Tensor, batch: Batch) -> Tensor:
         """States as an output tells them: those of the exits as they would be read now."""

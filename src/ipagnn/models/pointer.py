@@ -26,7 +26,8 @@ def branch_decisions(logits: Tensor, branches: Tensor, *, hard: bool) -> Tensor:
     if hard:
         chosen = torch.zeros_like(shares).scatter_(1, logits.argmax(dim=1, keepdim=True), 1.0)
         shares = chosen + (shares - shares.detach())
-    return torch.where(branches[:, None], shares, shares.new_tensor([1.0, 0.0]))
+    one = torch.eye(1, 2, dtype=shares.dtype, device=shares.device)  # made there: nothing is copied from the host
+    return torch.where(branches[:, None], shares, one)
 
 
 def divide(total: Tensor, mass: Tensor) -> Tensor:

@@ -78,14 +78,21 @@ class RGAT(ProgramModel):
     def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
         """See `ProgramModel.forward`."""
         edges = Edges.both_ways(batch)
-        embedded = self.cell(self.cell.zero_state(len(batch.true)), batch.node_tokens)
-        h = embedded[:, -self.config.hidden :]
+        h = self.start(batch)
         states = [h]
         for t in range(max(batch.steps.tolist(), default=0)):
             running = (t < batch.steps)[batch.node_program]
-            proposal = nn.functional.elu(self.attention(h, edges))
-            h_new = nn.functional.layer_norm(h + proposal, (self.config.hidden,))
-            h = torch.where(running[:, None], h_new, h)
+            h = torch.where(running[:, None], self.step(h, edges), h)
             if trace == "states":
                 states.append(h)
         return Output(self.output(h[batch.exits]), states=torch.stack(states) if trace == "states" else None)
+
+    def start(self, batch: Batch) -> Tensor:
+        """h_{0,n}. [node, hidden]"""
+        embedded: Tensor = self.cell(self.cell.zero_state(len(batch.true)), batch.node_tokens)
+        return embedded[:, -self.config.hidden :]
+
+    def step(self, h: Tensor, edges: Edges) -> Tensor:
+        """h_{t,n} from h_{t-1,n}. [node, hidden]"""
+        proposal = nn.functional.elu(self.attention(h, edges))
+        return nn.functional.layer_norm(h + proposal, (self.config.hidden,))

@@ -1,0 +1,97 @@
+"""Inference on long programs: nothing is unrolled, and the host does nothing between steps.
+
+On a CUDA GPU this is the way to run any model on programs of thousands of steps. Models with a pointer compute the
+nodes where there is mass (`static_cuda`), sequence models a row for each program (the same), all others every node
+(`static_dense`).
+"""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeGuard
+
+import torch
+
+from ipagnn.data.batch import collate
+from ipagnn.data.contract import Batch
+from ipagnn.models.base import Output, ProgramModel, rows_of
+from ipagnn.models.ipa_gnn import IPAGNN
+from ipagnn.models.message_passing import MessagePassing
+from ipagnn.models.packed import Packed
+from ipagnn.models.r_gat import RGAT
+from ipagnn.models.sequence import SequenceModel
+from ipagnn.models.static_dense import run_all_nodes
+from ipagnn.models.static_plan import PointerPlan, SequencePlan
+from ipagnn.models.unpack import unpack
+from ipagnn.programs.program import Program, ProgramTable
+
+if TYPE_CHECKING:
+    from ipagnn.models.static_cuda import Precision
+
+
+def collate_static(model: ProgramModel, programs: ProgramTable | Sequence[Program]) -> Batch:
+    """The batch of `programs` for `run_static`: with the rows of sequences, and without any others."""
+    config = model.config
+    return collate(
+        programs,
+        model.rows if isinstance(model, SequenceModel) else None,
+        config.budget,
+        modulus=config.grammar.modulus,
+        condition_modulus=config.grammar.condition_modulus,
+    )
+
+
+def _follows_pointer(model: ProgramModel) -> TypeGuard[IPAGNN]:
+    return isinstance(model, IPAGNN) and (model.config.execution == "packed" or model.config.prune > 0)
+
+
+def runs_static(model: ProgramModel) -> bool:
+    """Whether `run_static` can run a model where it is: on a GPU, with the tools for it, and in float32."""
+    weight = model.cell.embedding
+    if weight.device.type != "cuda" or weight.dtype != torch.float32:
+        return False
+    if _follows_pointer(model) or (isinstance(model, SequenceModel) and model.config.execution == "packed"):
+        return find_spec("triton") is not None
+    return isinstance(model, MessagePassing | RGAT)
+
+
+def run_static(model: ProgramModel, batch: Batch, *, trace: bool = False, precision: "Precision" = "tf32x3") -> Output:
+    """What a model says about a batch, exactly (but for `prune` in its configuration) and without gradients.
+
+    Args:
+        model: The model.
+        batch: The programs, on the model's device, from `collate_static`.
+        trace: Also tell what the pointer did, if the model has one.
+        precision: Of matrix products, for models with a pointer and sequence models; see `static_cuda.Precision`.
+    """
+    if _follows_pointer(model):
+        from ipagnn.models.static_cuda import follow_pointer
+
+        followed = follow_pointer(
+            model.cell,
+            model.control.branch,
+            PointerPlan.of(batch),
+            len(batch),
+            hard=model.hard,
+            normalise=model.config.normalise,
+            prune=model.config.prune,
+            trace=trace,
+            precision=precision,
+        )
+        dropped = followed.dropped if model.config.prune else None
+        return Output(model.output(followed.final), followed.pointer, followed.branch, dropped=dropped)
+    if isinstance(model, SequenceModel):
+        from ipagnn.models.static_cuda import read_sequences
+
+        assert model.rows is not None
+        rows = rows_of(batch, model.rows)
+        final = read_sequences(model.cell, SequencePlan.of(rows, len(batch)), precision=precision)
+        packed = Packed(final, *_undecided(len(rows), final))
+        told = unpack(packed, rows, batch, normalise=False, trace=trace and rows.kind == "trace")
+        return Output(model.output(final), **told)
+    return run_all_nodes(model, batch, trace=trace)
+
+
+def _undecided(rows: int, like: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """mass, shares, states and proposals of rows that decide nothing; the states were not kept."""
+    shares = torch.eye(1, 2, dtype=like.dtype, device=like.device).expand(rows, 2)
+    return like.new_ones(rows), shares, like[:0], like[:0]

@@ -13,7 +13,7 @@ import torch
 from ipagnn.data import test_set
 from ipagnn.evaluation import Evaluation, evaluate
 from ipagnn.evaluation.evaluate import STREAMING, _Runner
-from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model
+from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model, load_model
 from ipagnn.programs import Lengths, ProgramTable, Sampler, parse, steps, trace_length
 
 ONE_AT_A_TIME = 1
@@ -104,6 +104,50 @@ def test_planned_rows_give_the_same_answers(ipa_gnn: ProgramModel, full_programs
     planned.streaming = None
     short = full_programs.slice(0, 6)
     assert same_answers(evaluate(ipa_gnn, short), planned.run(short, "full", lambda _: None))
+
+
+@pytest.mark.parametrize("name", ["ggnn", "no-execute", "r-gat"])
+@pytest.mark.parametrize("batch_bytes", [ONE_AT_A_TIME, None])
+def test_static_steps_give_the_same_answers(name: str, batch_bytes: int | None) -> None:
+    """The way of a GPU for models that run over all nodes."""
+    model = build_model(ModelConfig(name=name, hidden=4), seed=3).eval()
+    table = Sampler("full", Lengths.uniform((5, 10, 15)), seed=5).table(0, 24)
+    runner = _Runner(model, torch.device("cpu"), batch_bytes, pointer=True)
+    runner.static, runner.holds = True, "frontier"
+    found, usual = runner.run(table, "full", lambda _: None), evaluate(model, table, pointer=True)
+    assert same_answers(found, usual)
+    assert (found.pointer is None) == (usual.pointer is None)
+    if found.pointer is not None and usual.pointer is not None:
+        for field in dataclasses.fields(usual.pointer):
+            values = getattr(found.pointer, field.name), getattr(usual.pointer, field.name)
+            assert np.allclose(*values, atol=1e-5), field.name
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_gpu_gives_the_same_answers(name: str) -> None:
+    model = build_model(ModelConfig(name=name, hidden=40), seed=3).eval()
+    table = Sampler("full", Lengths.uniform((5, 10, 20)), seed=5).table(0, 60)
+    here, there = evaluate(model, table, pointer=True), evaluate(model, table, pointer=True, device="cuda")
+    assert np.array_equal(here.prediction[here.margin > 1e-3], there.prediction[here.margin > 1e-3])
+    assert np.allclose(here.margin, there.margin, atol=1e-3)
+    assert (here.pointer is None) == (there.pointer is None)
+    if here.pointer is not None and there.pointer is not None:
+        for field in ("decided", "discrete", "exit_mass"):
+            assert np.allclose(getattr(here.pointer, field), getattr(there.pointer, field), rtol=1e-2, atol=1e-2)
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", ["ipa-gnn", "hard-ip-rnn"])
+def test_a_gpu_agrees_on_200_long_programs(name: str) -> None:
+    model = load_model("ipa-gnn-full", name=name)
+    table = Sampler("full", Lengths.uniform((20, 30, 40, 50)), seed=5).table(0, 200)
+    here, there = evaluate(model, table, device="cpu"), evaluate(model, table, device="cuda")
+    assert (here.prediction != there.prediction).sum() <= (here.margin < 0.01).sum()
+    assert np.quantile(np.abs(here.margin - there.margin), 0.9) < 0.01
 
 
 def test_sizes_and_traces_are_the_programs_own(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> None:

@@ -218,7 +218,7 @@ class _Runner:
 
     def run(self, table: ProgramTable, task: Task, progress: Progress) -> Evaluation:
         sizes = self._measure(table, task)
-        order = np.lexsort((np.arange(len(table)), sizes.lines, sizes.nodes, sizes.steps))
+        order = np.lexsort((np.arange(len(table)), sizes.lines, sizes.nodes, self._rounds(sizes)))
         results: dict[str, Array] = {}
         pointers: list[PointerMetrics] = []
         done = 0
@@ -275,9 +275,10 @@ class _Runner:
                 self.device.type == "cpu" or self._bytes(sizes.take(order[first : first + 1]), False) > self.batch_bytes
             )
             low, high = first + 1, len(order)
-            if self.holds == "nodes":
-                # All nodes are computed until the last program of the batch has ended: let none wait for long.
-                high = int(np.searchsorted(sizes.steps[order], 2 * sizes.steps[order[first]], side="right"))
+            if self.holds == "nodes" or (self.static and self.pointer):
+                # All nodes are computed, or told of, until the last program of the batch has ended: let none wait long.
+                rounds = self._rounds(sizes)[order]
+                high = int(np.searchsorted(rounds, 2 * rounds[first], side="right"))
             while low < high:  # the most that fit; the bytes of a batch never fall as it grows
                 middle = (low + high + 1) // 2
                 if self._bytes(sizes.take(order[first:middle]), on_the_way) <= self.batch_bytes:
@@ -289,17 +290,22 @@ class _Runner:
 
     def _bytes(self, sizes: _Sizes, streaming: bool) -> int:
         """About how much memory a batch takes."""
-        state, nodes, steps = self.state_bytes, int(sizes.nodes.sum()), int(sizes.steps.max())
+        rounds = self._rounds(sizes)
+        state, nodes, steps = self.state_bytes, int(sizes.nodes.sum()), int(rounds.max())
         told = 64 * nodes * steps if self.pointer else 0
         if self.holds == "sequence":
-            rows = sizes.lines if self.model.rows == "lines" else np.minimum(sizes.trace_length, TRACE_LIMIT)
             if self.static:
-                told = told * int(rows.max()) // steps if self.model.rows == "trace" else 0
-                return 8 * (state + 512) * len(rows) + 64 * int(rows.sum()) + told
-            return int(rows.sum()) * (4 * state + 64)
+                return 8 * (state + 512) * len(rounds) + 64 * int(rounds.sum()) + told
+            return int(rounds.sum()) * (4 * state + 64)
         if self.holds == "plan" and not streaming:
             return nodes * steps * (4 * state + 64)
         return nodes * 32 * state + told
+
+    def _rounds(self, sizes: _Sizes) -> npt.NDArray[np.int64]:
+        """Steps that the model takes. [program]"""
+        if self.model.rows == "lines":
+            return sizes.lines
+        return np.minimum(sizes.trace_length, TRACE_LIMIT) if self.model.rows == "trace" else sizes.steps
 
     def _run_batch(
         self, table: ProgramTable, streaming: bool, task: Task

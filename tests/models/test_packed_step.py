@@ -1,5 +1,6 @@
 """The hand-written packed step against the dense form, and its ways of running against each other."""
 
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from ipagnn.data.batch import StepBudget
 from ipagnn.data.contract import Rows
 from ipagnn.models import ProgramModel, packed_parts
+from ipagnn.models.cpu_math import product
 from ipagnn.models.packed import Packed, run_packed
 from ipagnn.models.packed_cpu import CompiledPass
 from ipagnn.models.packed_step import PackedPass
@@ -191,6 +193,45 @@ def test_portions_share_the_rows_out(make: Make, some: ProgramTable, parts: int)
         assert torch.equal(back[portion.true], rows.true[portion.rows].long())
         assert torch.equal(back[portion.false], rows.false[portion.rows].long())
         first += portion.programs
+
+
+@pytest.mark.parametrize("how", ["parts"], indirect=True)
+def test_threads_of_parts_have_no_threads_of_their_own(how: str) -> None:
+    x = torch.zeros(400, 400)
+
+    def threads_of_torch(_: int) -> tuple[int, int]:
+        torch.mm(x, x).exp_()  # torch may set up a thread when it is first used
+        return threading.get_ident(), torch.get_num_threads()
+
+    for _ in range(2):
+        told = packed_parts.at_once(threads_of_torch, range(3), on_cpu=True)
+        assert threading.get_ident() not in {name for name, _ in told}
+        assert {count for _, count in told} == {1}
+        assert torch.get_num_threads() == 3
+        x.exp_()  # begins torch's own threads again
+
+
+@pytest.mark.parametrize("how", ["parts"], indirect=True)
+def test_the_same_bits_each_time(make: Make, some: ProgramTable, how: str) -> None:
+    model = make("ipa-gnn", hidden=40).float()
+    ours, again = gradients(model, some), gradients(model, some)
+    assert all(torch.equal(value, again[key]) for key, value in ours.items())
+
+
+def test_plain_torch_runs_where_it_brings_no_product(
+    make: Make, short: ProgramTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make("ipa-gnn")
+    ours = gradients(model, short)
+    monkeypatch.setattr(packed_parts, "product", lambda _: None)
+    monkeypatch.setattr(packed_parts, "CompiledPass", None)
+    assert_same(ours, gradients(model, short), **EXACT)
+
+
+def test_there_is_no_product_in_half_precision() -> None:
+    assert product(torch.float32)
+    assert product(torch.float64)
+    assert product(torch.bfloat16) is None
 
 
 @pytest.mark.parametrize("name", ["ipa-gnn", "trace-rnn"])

@@ -1,7 +1,9 @@
-"""The packed step on a CPU: its arithmetic without products in compiled code, one call where torch needs ten.
+"""The packed step on a CPU: all steps of a pass in one call of compiled code, products by the BLAS that torch brings.
 
-Kernels run on one thread and release the interpreter lock. They work row by row, so that a row's gates stay in the
-nearest cache, in short loops over few arrays, which is what the compiler turns into vector instructions.
+A pass runs on one thread and does not hold the interpreter lock: two that call torch for each product, hundreds of
+times, wait for the lock longer than a second core can make up for in a small batch. Kernels work row by row, so that a
+row's gates stay in the nearest cache, in short loops over few arrays, which is what the compiler turns into vector
+instructions.
 """
 
 import math
@@ -9,82 +11,26 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, types
-from numba.extending import overload
 from torch import Tensor
 
+from ipagnn.models.cpu_math import jit, multiply, product, sigmoid, tanh
 from ipagnn.models.packed_step import TOKENS, PackedPass
 from ipagnn.models.pointer import EPSILON
 
-_jit = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz", "arcp"})
-# Not numbers stay what they are: training looks for them.
 
-_F = np.float32
-_MOST = _F(7.99881172180175781)  # where the approximation reaches 1
-_ODD = tuple(
-    map(_F, (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
-             1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03))
-)  # fmt: skip
-_EVEN = tuple(map(_F, (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)))
-
-
-def _tanh(x: Any) -> Any:
-    """The hyperbolic tangent."""
-    raise NotImplementedError("compiled code only")
-
-
-def _sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
-    raise NotImplementedError("compiled code only")
-
-
-@overload(_tanh, jit_options={"fastmath": {"contract", "reassoc", "nsz", "arcp"}})
-def _tanh_by_type(x):  # type: ignore[no-untyped-def]
-    if x != types.float32:
-        return lambda x: math.tanh(x)
-
-    def rational(x):  # type: ignore[no-untyped-def]
-        """Quotient of polynomials (as in Eigen), within some units in the last place; a call would not be a vector."""
-        x = _MOST if x > _MOST else x
-        x = -_MOST if x < -_MOST else x
-        y = x * x
-        p = _ODD[0]
-        p = p * y + _ODD[1]
-        p = p * y + _ODD[2]
-        p = p * y + _ODD[3]
-        p = p * y + _ODD[4]
-        p = p * y + _ODD[5]
-        p = p * y + _ODD[6]
-        q = _EVEN[0]
-        q = q * y + _EVEN[1]
-        q = q * y + _EVEN[2]
-        q = q * y + _EVEN[3]
-        return x * p / q
-
-    return rational
-
-
-@overload(_sigmoid, jit_options={"fastmath": {"contract", "reassoc", "nsz", "arcp"}})
-def _sigmoid_by_type(x):  # type: ignore[no-untyped-def]
-    if x != types.float32:
-        return lambda x: 1.0 / (1.0 + math.exp(-x))
-    half = _F(0.5)
-    return lambda x: half * _tanh(half * x) + half
-
-
-@_jit
+@jit
 def _sigmoids(x):  # type: ignore[no-untyped-def]
     for j in range(len(x)):
-        x[j] = _sigmoid(x[j])
+        x[j] = sigmoid(x[j])
 
 
-@_jit
+@jit
 def _tanhs(x):  # type: ignore[no-untyped-def]
     for j in range(len(x)):
-        x[j] = _tanh(x[j])
+        x[j] = tanh(x[j])
 
 
-@_jit
+@jit
 def _token(gates, before, after, inputs, memories, table, words, layer, k, place, first, count):  # type: ignore[no-untyped-def]
     """See `PackedPass.token`. table: of the tokens, or the bias as the only row; words: [row, token]."""
     hidden = memories.shape[-1]
@@ -110,12 +56,12 @@ def _token(gates, before, after, inputs, memories, table, words, layer, k, place
         else:
             out = after[at, 3 * hidden :]
         for j in range(hidden):
-            out[j] = o[j] * _tanh(new[j])
+            out[j] = o[j] * tanh(new[j])
         if layer == 0 and k + 1 == TOKENS:
             after[at, hidden : 2 * hidden] = out
 
 
-@_jit
+@jit
 def _token_backward(gates, before, after, memories, d_states, d_inputs, layer, k, parity, place, count):  # type: ignore[no-untyped-def]
     """See `PackedPass.token_backward`."""
     hidden = memories.shape[-1]
@@ -135,7 +81,7 @@ def _token_backward(gates, before, after, memories, d_states, d_inputs, layer, k
         else:
             d_output[:] = d_inputs[row, layer * hidden : (layer + 1) * hidden]
         for j in range(hidden):
-            shape[j] = _tanh(new[j])
+            shape[j] = tanh(new[j])
         for j in range(hidden):
             d_memory[j] += d_output[j] * gate[3 * hidden + j] * (one - shape[j] * shape[j])
         for j in range(hidden):
@@ -149,7 +95,7 @@ def _token_backward(gates, before, after, memories, d_states, d_inputs, layer, k
             d_memory[j] = d_m * f
 
 
-@_jit
+@jit
 def _decide(after, branch_weight, branch_bias, branches, soft, shares, hard, place, first, count):  # type: ignore[no-untyped-def]
     """See `PackedPass.decide`."""
     for row in range(count):
@@ -167,13 +113,13 @@ def _decide(after, branch_weight, branch_bias, branches, soft, shares, hard, pla
             shares[first + row, 1] = (score < 0) if hard else false
 
 
-@_jit
+@jit
 def _add_scaled(total, weight, values):  # type: ignore[no-untyped-def]
     for j in range(len(values)):
         total[j] += weight * values[j]
 
 
-@_jit
+@jit
 def _dot(x, y):  # type: ignore[no-untyped-def]
     total = x[0] * y[0]
     for j in range(1, len(x)):
@@ -181,7 +127,7 @@ def _dot(x, y):  # type: ignore[no-untyped-def]
     return total
 
 
-@_jit
+@jit
 def _depart(  # type: ignore[no-untyped-def]
     after, before, mass, shares, true, false, final, arrived, normalise, place, first, count, next_place, next_count
 ):
@@ -211,7 +157,7 @@ def _depart(  # type: ignore[no-untyped-def]
                     state[j] /= divisor
 
 
-@_jit
+@jit
 def _depart_backward(  # type: ignore[no-untyped-def]
     after, mass, shares, soft, branches, true, false, d_exit, d_arrived, d_mass, d_score, d_states, branch_weight,
     parity, place, first, count,
@@ -245,7 +191,7 @@ def _depart_backward(  # type: ignore[no-untyped-def]
             _add_scaled(d_state, d_score[here], branch_weight)
 
 
-@_jit
+@jit
 def _arrive_backward(before, mass, d_mass, d_states, parity, place, first, count):  # type: ignore[no-untyped-def]
     """See `PackedPass.arrive_backward`."""
     for row in range(count):
@@ -257,7 +203,7 @@ def _arrive_backward(before, mass, d_mass, d_states, parity, place, first, count
         d_mass[first + row] -= _dot(d_state, before[place + row])
 
 
-@_jit
+@jit
 def _table_gradient(d_gates, words, d_table):  # type: ignore[no-untyped-def]
     """See `PackedPass.table_gradient`."""
     for k in range(words.shape[1]):
@@ -265,80 +211,99 @@ def _table_gradient(d_gates, words, d_table):  # type: ignore[no-untyped-def]
             _add_scaled(d_table[words[row, k]], d_table.dtype.type(1), d_gates[k, row])
 
 
+@jit
+def _walk(  # type: ignore[no-untyped-def]
+    address, steps, keep, hidden_1, kernel_2, table, bias, branch_weight, branch_bias, words, branches, true, false,
+    gates, before, after, inputs, memories, mass, shares, soft, final, arrived, hard, normalise,
+):  # fmt: skip
+    """See `PackedPass.walk`."""
+    hidden = memories.shape[-1]
+    for t in range(len(steps) - 1):
+        first, count = steps[t], steps[t + 1] - steps[t]
+        place = first if keep else 0
+        end = place + count
+        inputs[0, place:end, hidden:] = before[place:end, 3 * hidden :]
+        for k in range(TOKENS):
+            output = before[place:end, hidden : 2 * hidden] if k == 0 else inputs[k - 1, place:end, :hidden]
+            multiply(address, output, hidden_1, gates[0, k, place:end], 0)
+            _token(gates, before, after, inputs, memories, table, words, 0, k, place, first, count)
+            multiply(address, inputs[k, place:end], kernel_2, gates[1, k, place:end], 0)
+            _token(gates, before, after, inputs, memories, bias, words, 1, k, place, first, count)
+        _decide(after, branch_weight, branch_bias, branches, soft, shares, hard, place, first, count)
+        next_count = steps[t + 2] - steps[t + 1] if t + 2 < len(steps) else 0
+        _depart(
+            after, before, mass, shares, true, false, final, arrived, normalise, place, first, count,
+            end if keep else 0, next_count,
+        )  # fmt: skip
+
+
+@jit
+def _walk_back(  # type: ignore[no-untyped-def]
+    address, steps, hidden_1_t, kernel_2_t, branch_weight, branches, true, false, gates, before, after, memories, mass,
+    shares, soft, d_exit, d_arrived, d_mass, d_score, d_states, d_inputs, normalise,
+):  # fmt: skip
+    """See `PackedPass.walk_back`."""
+    hidden = memories.shape[-1]
+    for t in range(len(steps) - 2, -1, -1):
+        first, count, parity = steps[t], steps[t + 1] - steps[t], t % 2
+        end = first + count
+        d_state, d_input = d_states[parity, :count], d_inputs[:count]
+        _depart_backward(
+            after, mass, shares, soft, branches, true, false, d_exit, d_arrived, d_mass, d_score, d_states,
+            branch_weight, parity, first, first, count,
+        )  # fmt: skip
+        for k in range(TOKENS - 1, -1, -1):
+            _token_backward(gates, before, after, memories, d_states, d_inputs, 1, k, parity, first, count)
+            multiply(address, gates[1, k, first:end], kernel_2_t, d_input, 0)
+            if k + 1 < TOKENS:
+                multiply(address, gates[0, k + 1, first:end], hidden_1_t, d_input[:, :hidden], 1)
+            _token_backward(gates, before, after, memories, d_states, d_inputs, 0, k, parity, first, count)
+        if t:
+            multiply(address, gates[0, 0, first:end], hidden_1_t, d_state[:, hidden : 2 * hidden], 0)
+            d_state[:, 3 * hidden :] = d_input[:, hidden:]
+            if normalise:
+                _arrive_backward(before, mass, d_mass, d_states, parity, first, first, count)
+
+
 class CompiledPass(PackedPass):
-    """`PackedPass`, with kernels for all but the products."""
+    """`PackedPass` with compiled walks, in types for which there is a `product`."""
 
     def prepare(self) -> None:
         """Look at everything as arrays."""
         weights, portion = self.weights, self.portion
-        nothing = self.final.new_empty(0).numpy()
-        self._true, self._false = portion.true.numpy(), portion.false.numpy()
-        self._words, self._decides = portion.tokens.numpy(), portion.branches.numpy()
-        self._tables = weights.table.numpy(), weights.bias_2[None].numpy()
+        nothing = self.final.new_empty(0)
         decides = weights.branch_weight is not None and weights.branch_bias is not None
-        self._branch_weight = weights.branch_weight.numpy() if decides else nothing  # type: ignore[union-attr]
-        self._branch_bias = weights.branch_bias[None].numpy() if decides else nothing  # type: ignore[index]
-        names = ("gates", "before", "after", "inputs", "memories", "mass", "shares", "soft", "final", "arrived")
-        self._arrays = {name: getattr(self, name).numpy() for name in names}
+        self._branch_weight = (weights.branch_weight if decides else nothing).numpy()  # type: ignore[union-attr]
+        self._branch_bias = (weights.branch_bias[None] if decides else nothing).numpy()  # type: ignore[index]
+        self._address, self._steps = product(self.final.dtype), np.array(portion.steps)
+        self._words = portion.tokens.numpy()
+        self._leaving = portion.branches.numpy(), portion.true.numpy(), portion.false.numpy()
 
-    def token(self, layer: int, k: int, t: int) -> None:
+    def _arrays(self, *names: str) -> list[Any]:
+        return [getattr(self, name).numpy() for name in names]
+
+    def walk(self) -> None:
         """See `PackedPass`."""
-        a, here = self._arrays, self.place(t)
-        _token(
-            a["gates"], a["before"], a["after"], a["inputs"], a["memories"], self._tables[layer], self._words, layer, k,
-            here.start, self.portion.steps[t], here.stop - here.start,
+        weights = self.weights
+        _walk(  # type: ignore[call-arg]
+            self._address, self._steps, self.keep, weights.hidden_1.numpy(), weights.kernel_2.numpy(),
+            weights.table.numpy(), weights.bias_2[None].numpy(), self._branch_weight, self._branch_bias, self._words,
+            *self._leaving, *self._arrays("gates", "before", "after", "inputs", "memories"),
+            *self._arrays("mass", "shares", "soft", "final", "arrived"), self.hard, self.normalise,
         )  # fmt: skip
 
-    def token_backward(self, layer: int, k: int, t: int) -> None:
+    def walk_back(self) -> None:
         """See `PackedPass`."""
-        a, here = self._arrays, self.place(t)
-        _token_backward(
-            a["gates"], a["before"], a["after"], a["memories"], a["d_states"], a["d_inputs"], layer, k, t % 2,
-            here.start, here.stop - here.start,
-        )  # fmt: skip
-
-    def decide(self, t: int) -> None:
-        """See `PackedPass`."""
-        a, here = self._arrays, self.place(t)
-        _decide(
-            a["after"], self._branch_weight, self._branch_bias, self._decides, a["soft"], a["shares"], self.hard,
-            here.start, self.portion.steps[t], here.stop - here.start,
-        )  # fmt: skip
-
-    def depart(self, t: int) -> None:
-        """See `PackedPass`."""
-        a, here = self._arrays, self.place(t)
-        following = self.place(t + 1) if t + 2 < len(self.portion.steps) else slice(0, 0)
-        _depart(
-            a["after"], a["before"], a["mass"], a["shares"], self._true, self._false, a["final"], a["arrived"],
-            self.normalise, here.start, self.portion.steps[t], here.stop - here.start,
-            following.start, following.stop - following.start,
-        )  # fmt: skip
-
-    def begin_backward(self) -> None:
-        """See `PackedPass`."""
-        for name in ("d_exit", "d_arrived", "d_mass", "d_score", "d_states", "d_inputs"):
-            self._arrays[name] = getattr(self, name).numpy()
-
-    def depart_backward(self, t: int) -> None:
-        """See `PackedPass`."""
-        a, here = self._arrays, self.place(t)
-        _depart_backward(
-            a["after"], a["mass"], a["shares"], a["soft"], self._decides, self._true, self._false,
-            a["d_exit"], a["d_arrived"], a["d_mass"], a["d_score"], a["d_states"], self._branch_weight,
-            t % 2, here.start, self.portion.steps[t], here.stop - here.start,
-        )  # fmt: skip
-
-    def arrive_backward(self, t: int) -> None:
-        """See `PackedPass`."""
-        a, here = self._arrays, self.place(t)
-        _arrive_backward(
-            a["before"], a["mass"], a["d_mass"], a["d_states"],
-            t % 2, here.start, self.portion.steps[t], here.stop - here.start,
+        _walk_back(  # type: ignore[call-arg]
+            self._address, self._steps, self.weights.hidden_1_t.numpy(), self.weights.kernel_2_t.numpy(),
+            self._branch_weight, *self._leaving,
+            *self._arrays("gates", "before", "after", "memories", "mass", "shares", "soft"),
+            *self._arrays("d_exit", "d_arrived", "d_mass", "d_score", "d_states", "d_inputs"),
+            self.normalise,
         )  # fmt: skip
 
     def table_gradient(self) -> Tensor:
         """See `PackedPass`."""
         gradient = torch.zeros_like(self.weights.table)
-        _table_gradient(self._arrays["gates"][0], self._words, gradient.numpy())
+        _table_gradient(self.gates[0].numpy(), self._words, gradient.numpy())
         return gradient

@@ -4,6 +4,7 @@ Programs do not depend on each other, so that threads which execute some program
 every product, as threads that share products do. Only the gradients of the weights are added up.
 """
 
+import ctypes
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +16,15 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.contract import Rows
+from ipagnn.models.cpu_math import product
 from ipagnn.models.packed_cpu import CompiledPass
 from ipagnn.models.packed_step import PackedPass, Portion, Weights
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-LEAST_WORK = 2e6
-"""Rows times H squared for each thread: with 3e6 in all a second one lost a fifth, with 12e6 it won some."""
+LEAST_WORK = 1e6
+"""Rows times H squared for each thread: with 2e6 in all a second one won nothing, with 4e6 a fifth of the step."""
 
 
 class Parts:
@@ -51,7 +53,7 @@ class Parts:
         kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weights[1].dtype
         with torch.autocast(device, enabled=False):
             loaded = Weights.of(kind, *(weight.detach() for weight in weights))
-        compiled = device == "cpu" and loaded.bias_2.dtype in (torch.float32, torch.float64)
+        compiled = device == "cpu" and kind == loaded.bias_2.dtype and product(kind) is not None
         make = CompiledPass if compiled else PackedPass
         count = 1
         if device == "cpu":
@@ -135,6 +137,11 @@ def _portion(rows: Rows, first: int, last: int) -> Portion:
     return Portion(steps, last - first, rows.tokens[here], rows.branches[here], true, false, here)
 
 
+_SOFTLY = 1  # omp_pause_soft
+_end_waiting = getattr(ctypes.CDLL(torch._C.__file__), "omp_pause_resource_all", None)
+"""Ends the threads that torch has used for its own operations: for some milliseconds after each they wait for the next
+without leaving their core. The next operation that wants them begins new ones. None where OpenMP has no such call."""
+
 _lock = Lock()
 _pool: tuple[int, ThreadPoolExecutor] | None = None
 
@@ -149,7 +156,10 @@ def at_once(do: Callable[[Item], Result], items: Iterable[Item], *, on_cpu: bool
         with torch.no_grad():  # holds for one thread only
             return do(item)
 
-    return list(_threads(len(items)).map(quietly, items))
+    threads = _threads(len(items))
+    if _end_waiting is not None and len(items) > 1:
+        _end_waiting(_SOFTLY)
+    return list(threads.map(quietly, items))
 
 
 def _threads(count: int) -> ThreadPoolExecutor:
@@ -160,6 +170,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
             before, met = torch.get_num_threads(), Barrier(count)
 
             def begin(_: int) -> None:
+                torch.get_num_threads()  # a thread that torch has not met yet would soon be given as many as all have
                 torch.set_num_threads(1)  # of this thread, but also of threads that begin later: see below
                 met.wait()
 

@@ -1,4 +1,4 @@
-"""The packed step with a hand-written backward pass, in plain torch, for every device.
+"""The packed step with a hand-written backward pass, in plain torch, for every device; `packed_cpu` compiles its walk.
 
 The arithmetic is that of the dense execution; equations are the paper's. What makes it fast:
 
@@ -167,10 +167,16 @@ class PackedPass:
 
     def forward(self) -> None:
         """From the first statements to `final`."""
-        steps, hidden = self.portion.steps, self.hidden
         self.before[self.place(0)] = 0.0
-        self.mass[: steps[1]] = 1.0
-        for t in range(len(steps) - 1):
+        self.mass[: self.portion.steps[1]] = 1.0
+        self.walk()
+        if self.normalise:
+            self.final *= scale(self.arrived)[:, None]
+
+    def walk(self) -> None:
+        """All steps, one after the other."""
+        hidden = self.hidden
+        for t in range(len(self.portion.steps) - 1):
             here = self.place(t)
             before = self.before[here]
             self.inputs[0, here, hidden:] = before[:, 3 * hidden :]
@@ -182,8 +188,6 @@ class PackedPass:
                 self.token(1, k, t)
             self.decide(t)
             self.depart(t)
-        if self.normalise:
-            self.final *= scale(self.arrived)[:, None]
 
     def backward(self, d_final: Tensor) -> list[Tensor]:
         """From the gradient of `final` to those of the weights, in the order of `Weights.of`.
@@ -193,13 +197,18 @@ class PackedPass:
         """
         if self.memory is None:
             raise RuntimeError("The packed step can go backwards once only; call the model again for a second time.")
-        steps, hidden, weights = self.portion.steps, self.hidden, self.weights
         new = self.final.new_empty
         self.d_exit = d_final * scale(self.arrived)[:, None] if self.normalise else d_final.contiguous()
         self.d_arrived = -(self.d_exit * self.final).sum(dim=1) if self.normalise else torch.zeros_like(self.arrived)
         self.d_mass, self.d_score = new(self.rows), new(self.rows)
-        self.begin_backward()
-        for t in reversed(range(len(steps) - 1)):
+        self.walk_back()
+        self.memory = None
+        return self._weight_gradients()
+
+    def walk_back(self) -> None:
+        """All steps in reverse: where the gates were, the gradients of what went into them."""
+        hidden, weights = self.hidden, self.weights
+        for t in reversed(range(len(self.portion.steps) - 1)):
             here = self.place(t)
             count = here.stop - here.start
             d_state, d_input = self.d_states[t % 2, :count], self.d_inputs[:count]
@@ -215,8 +224,6 @@ class PackedPass:
                 d_state[:, 3 * hidden :] = d_input[:, hidden:]
                 if self.normalise:
                     self.arrive_backward(t)
-        self.memory = None
-        return self._weight_gradients()
 
     def _weight_gradients(self) -> list[Tensor]:
         """Each of a product over all rows and tokens."""
@@ -233,7 +240,7 @@ class PackedPass:
             gradients += [torch.cat([d_weight, -d_weight], dim=1), torch.cat([d_bias, -d_bias])]
         return gradients
 
-    # What follows is arithmetic without products, which `packed_cpu` does in compiled code.
+    # What follows is arithmetic without products.
 
     def prepare(self) -> None:
         """Work out what the steps need of the plan: the edges to rows and those to exits, each by their source."""
@@ -248,9 +255,6 @@ class PackedPass:
             return code, (targets[code] - first).long(), torch.searchsorted(code, ends).tolist()
 
         self._row_edges, self._exit_edges = by_source((targets >= 0) & ~exits, 0), by_source(exits, self.rows)
-
-    def begin_backward(self) -> None:
-        """Called when the buffers of the backward pass are there."""
 
     def _edges(self, t: int, *, exits: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Edges that leave step t: 2 * row + branch and row within the step; and where they arrive, within theirs."""

@@ -194,7 +194,10 @@ def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) ->
     """The best implementation for a model on a device."""
     if device.type == "cuda" and find_spec("triton") and not distributed.is_initialized():
         from ipagnn.training.graph_step import GraphStep, can_capture  # Triton is there only where there is a GPU
+        from ipagnn.training.message_step import MessageStep, launcher_of
 
         if can_capture(model):
             return GraphStep(model, config, device)
+        if launcher_of(model) is not None:
+            return MessageStep(model, config, device)
     return PlainStep(model, config, device)

@@ -1,0 +1,297 @@
+"""Message passing on a CUDA GPU: buffers, launches and gradients around the kernels of `message_triton*`."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from ipagnn.models import message_triton as kernels
+from ipagnn.models import message_triton_backward as backward_kernels
+from ipagnn.models import packed_triton, packed_triton_backward
+from ipagnn.models.base import ProgramModel
+from ipagnn.models.cell import STATE_PARTS
+from ipagnn.models.control import AllNeighbours
+from ipagnn.models.message_passing import MessagePassing
+from ipagnn.models.message_plan import MessageCapacity, MessagePlan
+from ipagnn.models.packed_cuda import LARGE_TILES, SMALL_BATCH, SMALL_TILES, Buffers, Weights
+from ipagnn.models.packed_plan import TOKEN_CHUNK
+from ipagnn.models.pointer import EPSILON
+from ipagnn.programs.vocabulary import VOCABULARY_SIZE
+
+Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Block shape of a matrix kernel."""
+
+    M: int
+    N: int
+    K: int
+    warps: int
+    stages: int
+
+    def arguments(self, *, exact: bool) -> dict[str, Any]:
+        """As kernels take them; products of float32 need more room, and have less of it."""
+        return {
+            "M": self.M, "N": self.N, "K": self.K, "EXACT": exact, "num_warps": self.warps, "num_stages": self.stages
+        }  # fmt: skip
+
+
+SMALL_TILE = Tile(64, 32, 32, 4, 3)
+FEW_LINES = 8192
+"""Lines a step up to which the small tile is used, so that all multiprocessors have work."""
+
+
+def size_of(shapes: Shapes) -> int:
+    """Bytes that buffers take."""
+    return sum(-(-dtype.itemsize * torch.Size(shape).numel() // 256) * 256 for shape, dtype in shapes.values())
+
+
+def lay(shapes: Shapes, memory: Tensor) -> dict[str, Tensor]:
+    """Views of `memory` for buffers, one after the other."""
+    views, used = {}, 0
+    for name, (shape, dtype) in shapes.items():
+        size = dtype.itemsize * torch.Size(shape).numel()
+        views[name] = memory[used : used + size].view(dtype).view(shape)
+        used += -(-size // 256) * 256
+    return views
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """left^T @ right as float32."""
+    if left.dtype == torch.float32:
+        return torch.mm(left.T, right)
+    return torch.mm(left.T, right, out_dtype=torch.float32)
+
+
+class StatementWaves:
+    """Runs the LSTM over the statements of a plan, with the kernels of the packed step.
+
+    Args:
+        weights: Of the LSTM; `Weights.load` fills them.
+        plan: Whose statements.
+        memory: To lay buffers in.
+        exact: Products of float32 in full precision rather than tf32.
+    """
+
+    def __init__(self, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
+        self.weights, self.plan = weights, plan
+        self.buffers = b = Buffers(weights, plan.capacity.statements, 1, memory)
+        self._tiles = tiles = SMALL_TILES if plan.capacity.programs <= SMALL_BATCH else LARGE_TILES
+        padded = weights.padded
+        self.wide = {"P": padded, "WIDTH": triton.next_power_of_2(padded)}
+        self._shape = {"P": padded, "M": tiles.rows, "N": tiles.units, "EXACT": exact}
+        self._options = {"num_warps": tiles.warps, "num_stages": tiles.stages}
+        most = 2 * (padded // tiles.units) * triton.cdiv(b.rows, tiles.rows)
+        self._blocks = min(4 * multiprocessors(b.h.device), most)
+
+    def forward(self, wave: int) -> None:
+        """All tokens of the statements of a wave of the plan, from plane 0 of the states to plane 4."""
+        w, b, plan = self.weights, self.buffers, self.plan
+        for token in range(5):
+            packed_triton.wave_forward[(self._blocks,)](
+                plan.waves, 2 * wave, plan.tokens, w.table, w.weights, b.h, b.c, b.gates, b.rows,
+                WAVE=token, K=self._tiles.forward_inner, **self._shape, **self._options,
+            )  # fmt: skip
+
+    def backward(self, wave: int) -> None:
+        """The same backwards, from `d_state` and the gates of the last token."""
+        w, b, plan = self.weights, self.buffers, self.plan
+        for token in (3, 2, 1, 0, -1):
+            packed_triton_backward.wave_backward[(self._blocks,)](
+                plan.waves, 2 * wave, w.weights, b.c, b.gates, b.d_state, b.rows,
+                WAVE=token, K=self._tiles.backward_inner, **self._shape, **self._options,
+            )  # fmt: skip
+
+    def gradients(self, offsets: Tensor, end: int) -> tuple[Tensor, ...]:
+        """Of table, hidden_1, input_2, hidden_2 and bias_2; offsets[end] statements took part."""
+        w, b, plan, size = self.weights, self.buffers, self.plan, self.weights.hidden
+        packed_triton_backward.clear_tail[(min(b.rows, 1024),)](
+            offsets, end, b.h, b.c, b.gates, b.d_score, b.rows, **self.wide
+        )
+        wide = 4 * w.padded
+        columns = triton.cdiv(wide, 128)
+        packed_triton_backward.token_partials[(min(1024, len(b.partials)), columns)](
+            plan.chunk_offsets, plan.chunks, plan.order, b.gates, b.partials, b.rows, P4=wide, N=128, M=TOKEN_CHUNK
+        )
+        packed_triton_backward.token_sums[(VOCABULARY_SIZE, columns)](
+            plan.first_chunk, b.partials, w.d_table, P4=wide, N=128
+        )
+        gates_1, gates_2 = b.gates.view(2, -1, wide)
+
+        def kernel(states: Tensor, gates: Tensor) -> Tensor:
+            return product(states.reshape(-1, w.padded), gates).view(w.padded, w.padded, 4)[:, :size].mT
+
+        d_input_2 = kernel(b.h[0, 1:], gates_2)
+        return (
+            w.d_table[:, :size].mT.reshape(-1, 4 * size),
+            kernel(b.h[0, :4], gates_1)[:size].reshape(size, 4 * size),
+            d_input_2[:size].reshape(size, 4 * size),
+            kernel(b.h[1, :4], gates_2)[:size].reshape(size, 4 * size),
+            d_input_2[-1].reshape(4 * size),
+        )
+
+
+def multiprocessors(device: torch.device) -> int:
+    """Of the GPU."""
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+class MessageLauncher(ABC):
+    """Launches the kernels of one forward and backward pass over a plan.
+
+    Args:
+        model: Whose configuration counts; its weights come with each pass.
+        weights: Of the LSTM, as kernels read them.
+        plan: What is read.
+        memory: To lay buffers in, of `bytes` bytes.
+        exact: Products of float32 in full precision rather than tf32.
+    """
+
+    parts = STATE_PARTS
+
+    def __init__(
+        self, model: ProgramModel, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool
+    ) -> None:
+        self.model, self.weights, self.plan, self.exact = model, weights, plan, exact
+        self.hidden, self.padded = weights.hidden, weights.padded
+        self.slots = plan.capacity.slots
+        shapes = self.shapes(weights, plan.capacity)
+        used = size_of(shapes)
+        self.views = lay(shapes, memory)
+        self.waves = StatementWaves(weights, plan, memory[used:], exact=exact)
+        count = multiprocessors(memory.device)
+        self.row_blocks = min(16 * count, plan.capacity.rows)
+        self.tile_blocks = 4 * count
+        self.few = self.parts * plan.capacity.rows <= FEW_LINES * plan.capacity.steps
+
+    @classmethod
+    @abstractmethod
+    def shapes(cls, weights: Weights, capacity: MessageCapacity) -> Shapes:
+        """Buffers beside those of the statements."""
+
+    @classmethod
+    def bytes(cls, weights: Weights, capacity: MessageCapacity) -> int:
+        """Memory that all buffers take."""
+        return size_of(cls.shapes(weights, capacity)) + Buffers.bytes(weights, capacity.statements)
+
+    @abstractmethod
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The model's weights, as `forward` takes them."""
+
+    @abstractmethod
+    def forward(self, *weights: Tensor) -> Tensor:
+        """Final states. [program, parts * hidden]"""
+
+    @abstractmethod
+    def backward(self, d_final: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of the weights, from that of the final states."""
+
+    def cell_inputs(self) -> tuple[Tensor, ...]:
+        """The weights of the LSTM."""
+        cell = self.model.cell
+        return cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2
+
+    def load_cell(self, *weights: Tensor) -> None:
+        """Lay out the weights of the LSTM for kernels; the packed step's branch layer is not used."""
+        none = weights[0].new_zeros(STATE_PARTS * self.hidden, 2)
+        self.weights.load(*(*weights, none, none[0]))
+
+    def tile(self, tile: Tile) -> dict[str, Any]:
+        """Block shapes for a kernel."""
+        return (SMALL_TILE if self.few else tile).arguments(exact=self.exact)
+
+    def start(self, state: Tensor, h: Tensor) -> None:
+        """Embed(x_n): run the distinct statements, and hand their states to the rows of step 0. [row, part, P]"""
+        b, plan = self.waves.buffers, self.plan
+        b.h[:, 0], b.c[:, 0] = 0, 0
+        self.waves.forward(0)
+        ends = [b.c[0, 4].float(), b.h[0, 4].float(), b.c[1, 4].float(), b.h[1, 4].float()][-self.parts :]
+        states = torch.stack(ends, dim=1)  # [statement, part, P]
+        states[:, :, self.hidden :] = 0
+        states[:, :, -1] = 1
+        state[: plan.capacity.nodes] = states[plan.statement]
+        if h is not state:
+            h[: plan.capacity.nodes] = state[: plan.capacity.nodes]
+
+    def start_backward(self, d_rows: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of the LSTM, from those of the rows of step 0."""
+        b, plan = self.waves.buffers, self.plan
+        backward_kernels.start_backward[(min(plan.capacity.statements, self.row_blocks),)](
+            plan.waves, plan.member_offsets, plan.members, d_rows, b.h, b.c, b.gates, b.d_state, b.rows,
+            PARTS=self.parts, B=16, **self.waves.wide, num_warps=8,
+        )  # fmt: skip
+        self.waves.backward(0)
+        return self.waves.gradients(plan.waves, 1)
+
+    def clear(self, values: Tensor, step: int) -> None:
+        """Zero the rows from those of a step on."""
+        backward_kernels.clear[(1024,)](
+            self.plan.offsets, step, values, len(values), WIDE=values[0].numel(), BLOCK=1024
+        )
+
+
+class StatementLauncher(MessageLauncher):
+    """NoControl: every statement is executed at every step, and states are exchanged with all neighbours."""
+
+    @classmethod
+    def shapes(cls, weights: Weights, capacity: MessageCapacity) -> Shapes:
+        """See `MessageLauncher`."""
+        return {"scales": ((capacity.rows,), torch.float32)}
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        """See `MessageLauncher`."""
+        return self.cell_inputs()
+
+    def forward(self, *weights: Tensor) -> Tensor:
+        """See `MessageLauncher`."""
+        assert isinstance(self.model, MessagePassing)
+        assert isinstance(self.model.control, AllNeighbours)
+        self.load_cell(*weights)
+        b, plan, wide = self.waves.buffers, self.plan, self.waves.wide
+        kernels.mix_begin[(self.row_blocks,)](plan.offsets, plan.flags, b.h, b.c, b.rows, **wide)
+        for step in range(plan.capacity.steps):
+            self.waves.forward(step)
+            kernels.mix[(self.row_blocks,)](
+                plan.offsets, step, plan.next, plan.flags, plan.arrival_offsets, plan.arrivals, self.views["scales"],
+                b.h, b.c, b.rows, EPSILON, NORMALISE=self.model.control.divisor == "mass", **wide, num_warps=2,
+            )  # fmt: skip
+        ends = [x[plan.final, : self.hidden].float() for x in (b.c[0, 0], b.h[0, 0], b.c[1, 0], b.h[1, 0])]
+        return torch.cat(ends, dim=1)
+
+    def backward(self, d_final: Tensor) -> tuple[Tensor, ...]:
+        """See `MessageLauncher`."""
+        b, plan, steps = self.waves.buffers, self.plan, self.plan.capacity.steps
+        seeds = d_final.new_zeros(self.parts, len(d_final), self.padded)
+        seeds[:, :, : self.hidden] = d_final.view(-1, self.parts, self.hidden).transpose(0, 1)
+        b.d_state.index_copy_(1, plan.final.long(), seeds)
+        for step in reversed(range(steps + 1)):
+            backward_kernels.mix_backward[(self.row_blocks,)](
+                plan.offsets, step, plan.next, plan.flags, plan.departure_offsets, plan.departures, plan.targets,
+                self.views["scales"], b.h, b.c, b.gates, b.d_state, b.rows, **self.waves.wide, num_warps=2,
+            )  # fmt: skip
+            self.waves.backward(step)
+        return self.waves.gradients(plan.offsets, steps + 1)
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, launcher: MessageLauncher, *weights: Tensor) -> Tensor:
+        ctx.launcher = launcher
+        return launcher.forward(*weights)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return (None, *ctx.launcher.backward(gradients[0]))
+
+
+def execute(launcher: MessageLauncher) -> Tensor:
+    """Final states [program, parts * hidden] of the launcher's plan, differentiable in the model's weights.
+
+    The backward pass reads what the forward pass left in the buffers, so it must follow before these are used again.
+    """
+    return _Run.apply(launcher, *launcher.inputs())  # type: ignore[no-any-return, no-untyped-call]

@@ -1,0 +1,149 @@
+"""GGNN and NoExecute on a CUDA GPU: the order of launches, and the weight gradients."""
+
+import torch
+from torch import Tensor
+
+from ipagnn.models import message_triton as kernels
+from ipagnn.models import message_triton_backward as backward_kernels
+from ipagnn.models.base import ProgramModel
+from ipagnn.models.control import InstructionPointer
+from ipagnn.models.execution import GatedUpdate
+from ipagnn.models.message_cuda import MessageLauncher, Shapes, Tile, product
+from ipagnn.models.message_kernels import START
+from ipagnn.models.message_passing import MessagePassing
+from ipagnn.models.message_plan import MessageCapacity, MessagePlan
+from ipagnn.models.message_rows import KIND_OF_SLOT
+from ipagnn.models.packed_cuda import Weights
+from ipagnn.models.pointer import EPSILON
+
+SEND_TILE = Tile(128, 128, 32, 8, 4)
+GATED_TILE = Tile(128, 64, 32, 8, 3)
+BACKWARD_TILE = Tile(128, 64, 32, 8, 4)
+ARRIVE_TILE = Tile(128, 128, 32, 8, 4)
+
+
+class GatedLauncher(MessageLauncher):
+    """GGNN and NoExecute: Dense layers, a GRU, and a pointer or none."""
+
+    def __init__(
+        self, model: ProgramModel, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool
+    ) -> None:
+        super().__init__(model, weights, plan, memory, exact=exact)
+        assert isinstance(model, MessagePassing)
+        self.control, self.execution = model.control, model.execution
+        self.pointer = isinstance(self.control, InstructionPointer)
+        normalise = isinstance(self.control, InstructionPointer) and self.control.normalise
+        padded, slots, device = self.padded, self.slots, memory.device
+        self.w_messages = torch.zeros(padded, slots, padded, dtype=weights.dtype, device=device)
+        self.w_input, self.w_hidden = torch.zeros(2, padded, 3, padded, dtype=weights.dtype, device=device)
+        self.w_branch = torch.zeros(self.parts, padded, device=device)
+        self.b_branch = torch.zeros(1, device=device)
+        self.kinds = torch.tensor(KIND_OF_SLOT[slots], device=device)
+        self.order = torch.tensor([2, 0, 1], device=device)  # n, r, z, of a GRU's r, z, n
+        self._lines = {"PARTS": self.parts, "P": padded}
+        self._rows = {"POINTER": self.pointer, "NORMALISE": normalise, "SLOTS": slots, "PARTS": self.parts}
+        self._rows |= self.waves.wide
+
+    @classmethod
+    def shapes(cls, weights: Weights, capacity: MessageCapacity) -> Shapes:
+        """See `MessageLauncher`."""
+        rows, slots, padded, kind = capacity.rows, capacity.slots, weights.padded, weights.dtype
+        shapes: Shapes = {
+            "state": ((rows, cls.parts, padded), torch.float32),
+            "messages": ((rows, cls.parts, slots, padded), kind),
+            "x": ((rows, cls.parts, padded), kind),
+            "gates": ((rows, cls.parts, 4, padded), kind),
+            "d_state": ((rows, cls.parts, padded), torch.float32),
+            "d_x": ((rows, cls.parts, padded), kind),
+            **dict.fromkeys(("scales", "pointer", "decision", "d_pointer", "d_score"), ((rows,), torch.float32)),
+        }
+        if kind != torch.float32:
+            shapes["h"] = (rows, cls.parts, padded), kind
+        if capacity.kind == "pointer":  # without a pointer nobody reads messages when their gradients are written
+            shapes["d_messages"] = shapes["messages"]
+        return shapes
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        """See `MessageLauncher`."""
+        assert isinstance(self.execution, GatedUpdate)
+        dense, gru = self.execution.dense, self.execution.gru
+        weight, bias = torch.stack([x.weight for x in dense]), torch.stack([x.bias for x in dense])  # type: ignore[misc]
+        branch = tuple(self.control.branch.parameters()) if isinstance(self.control, InstructionPointer) else ()
+        return *self.cell_inputs(), weight, bias, gru.input, gru.hidden, gru.bias, *branch
+
+    def forward(self, *weights: Tensor) -> Tensor:
+        """See `MessageLauncher`."""
+        self.load_cell(*weights[:5])
+        dense, bias, w_input, w_hidden, gru_bias, *branch = weights[5:]
+        size, plan, v = self.hidden, self.plan, self.views
+        self.w_messages[:size, :, :size] = dense[self.kinds].transpose(0, 1)
+        self.w_messages[-1, :, :size] = bias[self.kinds]
+        self.w_input[:size, :, :size] = w_input.view(size, 3, size)[:, self.order]
+        self.w_input[-1, :, :size] = gru_bias.view(3, size)[self.order]
+        self.w_hidden[:size, :, :size] = w_hidden.view(size, 3, size)
+        if branch:
+            self.w_branch[:, :size] = (branch[0][:, 0] - branch[0][:, 1]).view(self.parts, size)
+            self.b_branch.copy_((branch[1][0] - branch[1][1])[None])
+            v["pointer"].copy_((plan.flags & START) != 0)
+        state, h = v["state"], v.get("h", v["state"])
+        self.start(state, h)
+        for step in range(plan.capacity.steps):
+            kernels.send[(self.tile_blocks,)](
+                plan.offsets, step, plan.flags, h, self.w_messages, v["messages"],
+                ALWAYS=False, SLOTS=self.slots, **self._lines, **self.tile(SEND_TILE),
+            )  # fmt: skip
+            kernels.gather[(self.row_blocks,)](
+                plan.offsets, step, plan.next, plan.flags, plan.arrival_offsets, plan.arrivals, v["messages"], h,
+                self.w_branch, self.b_branch, v["pointer"], v["decision"], v["scales"], v["x"], EPSILON,
+                **self._rows, num_warps=4,
+            )  # fmt: skip
+            kernels.gated_forward[(self.tile_blocks,)](
+                plan.offsets, step, plan.next, plan.arrival_offsets, v["x"], h, state, self.w_input, self.w_hidden,
+                v["gates"], SKIP=self.pointer, **self._lines, **self.tile(GATED_TILE),
+            )  # fmt: skip
+        return state[plan.final, :, :size].reshape(len(plan.final), -1)
+
+    def backward(self, d_final: Tensor) -> tuple[Tensor, ...]:
+        """See `MessageLauncher`."""
+        size, padded, plan, v = self.hidden, self.padded, self.plan, self.views
+        steps, d_messages, h = plan.capacity.steps, v.get("d_messages", v["messages"]), v.get("h", v["state"])
+        seeds = d_final.new_zeros(len(d_final), self.parts, padded)
+        seeds[:, :, :size] = d_final.view(-1, self.parts, size)
+        v["d_state"].index_copy_(0, plan.final.long(), seeds)
+        for values in (v["gates"], d_messages, v["x"], v["d_score"], v["d_pointer"]):
+            self.clear(values, steps)
+        self.clear(h, steps + 1)
+        for step in reversed(range(steps + 1)):
+            if step < steps:
+                backward_kernels.arrive_backward[(self.tile_blocks,)](
+                    plan.offsets, step, plan.arrival_offsets, v["gates"], self.w_input, v["d_x"],
+                    SKIP=self.pointer, **self._lines, **self.tile(ARRIVE_TILE),
+                )  # fmt: skip
+                backward_kernels.gather_backward[(self.row_blocks,)](
+                    plan.offsets, step, plan.next, plan.flags, plan.departure_offsets, plan.departures, plan.targets,
+                    v["messages"], v["x"], v["d_x"], d_messages, v["pointer"], v["decision"], v["scales"],
+                    v["d_pointer"], v["d_score"], **self._rows, num_warps=4,
+                )  # fmt: skip
+            backward_kernels.gated_backward[(self.tile_blocks,)](
+                plan.offsets, step, plan.next, plan.previous, plan.flags, v["state"], self.w_messages, self.w_hidden,
+                v["gates"], d_messages, v["d_state"], self.w_branch, v["d_score"],
+                FIRST=step == 0, POINTER=self.pointer, SLOTS=self.slots, **self._lines, **self.tile(BACKWARD_TILE),
+            )  # fmt: skip
+        lines, gates = h.view(-1, padded), v["gates"].view(-1, 4 * padded)
+        d_weight = product(lines, d_messages.view(-1, self.slots * padded)).view(padded, self.slots, padded)[..., :size]
+        d_input = product(v["x"].view(-1, padded), gates[:, : 3 * padded]).view(padded, 3, padded)[..., :size]
+        d_hidden = product(lines, gates[:, padded:]).view(padded, 3, padded)[:size, :, :size]
+        back = self.order.argsort()
+        gradients = [
+            d_weight[:size].transpose(0, 1)[self.kinds.argsort()],
+            d_weight[-1][self.kinds.argsort()],
+            d_input[:size][:, back].reshape(size, 3 * size),
+            d_hidden.reshape(size, 3 * size),
+            d_input[-1][back].reshape(3 * size),
+        ]
+        if self.pointer:
+            score = v["d_score"][:, None].to(h.dtype)
+            d_branch = product(h.view(len(h), -1), score).view(self.parts, padded, 1)[:, :size].reshape(-1, 1)
+            d_bias = v["d_score"].sum()[None]
+            gradients += [torch.cat([d_branch, -d_branch], dim=1), torch.cat([d_bias, -d_bias])]
+        return *self.start_backward(v["d_state"]), *gradients

@@ -1,0 +1,194 @@
+"""The node-steps of message passing in one flat tensor of fixed size: what is copied to a GPU and read by its kernels.
+
+A *row* is a state h_{t,n}; row r becomes row `next[r]`, the same node one step later, by an update that is said to
+happen *at* r. Messages of a step go from rows to updates at rows of the same step. Only rows that can matter to the
+final state of the exit are there, so a program whose steps are over has none, and nothing needs to be masked.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ipagnn.data.batch_kernels import token_order
+from ipagnn.data.contract import Batch
+from ipagnn.models.message_kernels import build_message_rows, distinct_statements
+from ipagnn.models.packed_plan import TOKEN_CHUNK
+from ipagnn.programs.vocabulary import VOCABULARY_SIZE
+
+MessageKind = Literal["neighbours", "pointer", "statements"]
+"""Whose rows: all neighbours exchange messages; a pointer weighs them; or statements are executed at every step."""
+
+
+def roomy(count: int) -> int:
+    """A number rounded up by at most 9%, and so that many numbers share one."""
+    eighths = np.ceil(8 * np.log2(max(count, 64)))
+    return 64 * int(np.ceil(2 ** (eighths / 8) / 64))
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCapacity:
+    """What a plan has room for: most of each, but exactly so many programs.
+
+    Attributes:
+        kind: Whose rows.
+        rows, edges, programs, steps: Of the batch.
+        nodes: Rows of step 0.
+        statements: Statements that are executed.
+    """
+
+    kind: MessageKind
+    rows: int
+    edges: int
+    programs: int
+    steps: int
+    nodes: int
+    statements: int
+
+    @property
+    def slots(self) -> int:
+        """Messages that a row can send."""
+        return 2 if self.kind == "pointer" else 4
+
+    def sizes(self) -> dict[str, int]:
+        """Numbers in each field of a plan, in the order in which they lie in its flat tensor."""
+        return {
+            "offsets": self.steps + 2,
+            "next": self.rows,
+            "previous": self.rows,
+            "flags": self.rows,
+            "arrival_offsets": self.rows + 1,
+            "arrivals": self.edges,
+            "targets": self.edges,
+            "departure_offsets": self.slots * self.rows + 1,
+            "departures": self.edges,
+            "final": self.programs,
+            "target": self.programs,
+            "statement": self.nodes,
+            "member_offsets": self.statements + 1,
+            "members": self.nodes,
+            "waves": 2 * self.steps + 3,
+            "tokens": 4 * self.statements,
+            "chunks": 1,
+            "first_chunk": VOCABULARY_SIZE + 1,
+            "chunk_offsets": 4 * self.statements // TOKEN_CHUNK + VOCABULARY_SIZE + 1,
+            "order": 4 * self.statements,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePlan:
+    """Views of the flat tensor, int32 all; entries beyond a batch's are not read.
+
+    Attributes:
+        flat: The tensor itself.
+        capacity: What it has room for.
+        offsets: First row of each step, then the number of rows as often as needed. [step + 2]
+        next, previous: The row of the same node one step later, and earlier; -1 where there is none. [row]
+        flags: Bit k: a message leaves in slot k; then `DECIDES`, `EXIT` and `START` of the node. [row]
+        arrival_offsets: What arrives for the update at row r: edges arrival_offsets[r] : [r + 1]. [row + 1]
+        arrivals: Where an edge comes from: slots * row + slot. [edge]
+        targets: The update an edge goes to: a row. [edge]
+        departure_offsets, departures: The edges that leave in each slot of each row. [slots * row + 1], [edge]
+        final: The row of each program's exit after the last step. [program]
+        target: As in `Batch`. [program]
+        statement: Which statement a row of step 0 starts with; where statements are executed only at the start. [node]
+        member_offsets, members: The rows of step 0 that start with each statement. [statement + 1], [node]
+        waves: What is executed at once: statements waves[2 k] : [2 k + 1]. [2 * step + 3]
+        tokens: Token ids of the statements: distinct ones, or one for each row. [statement, 4]
+        chunks, first_chunk, chunk_offsets, order: As in `packed_plan.Plan`.
+    """
+
+    flat: Tensor
+    capacity: MessageCapacity
+    offsets: Tensor
+    next: Tensor
+    previous: Tensor
+    flags: Tensor
+    arrival_offsets: Tensor
+    arrivals: Tensor
+    targets: Tensor
+    departure_offsets: Tensor
+    departures: Tensor
+    final: Tensor
+    target: Tensor
+    statement: Tensor
+    member_offsets: Tensor
+    members: Tensor
+    waves: Tensor
+    tokens: Tensor
+    chunks: Tensor
+    first_chunk: Tensor
+    chunk_offsets: Tensor
+    order: Tensor
+
+    @staticmethod
+    def empty(capacity: MessageCapacity, device: torch.device | str, *, pinned: bool = False) -> "MessagePlan":
+        """Room for a plan."""
+        sizes = capacity.sizes()
+        flat = torch.zeros(sum(sizes.values()), dtype=torch.int32, device=device, pin_memory=pinned)
+        parts = dict(zip(sizes, flat.split(list(sizes.values())), strict=True))
+        parts["tokens"] = parts["tokens"].view(capacity.statements, 4)
+        return MessagePlan(flat, capacity, **parts)
+
+    @staticmethod
+    def build(batch: Batch, kind: MessageKind, *, pinned: bool = False) -> "MessagePlan":
+        """The plan of a batch, on the CPU; `pinned` in page-locked memory, from which copies run in the background."""
+        offsets, exit_offsets, node, following, previous, flags, *messages, final = build_message_rows(
+            batch.node_offsets.numpy(),
+            batch.true.numpy(),
+            batch.false.numpy(),
+            batch.steps.numpy(),
+            kind == "pointer",
+            kind == "statements",
+        )
+        arrival_offsets, arrivals, targets, departure_offsets, departures = messages
+        tokens = batch.node_tokens.numpy()[node]
+        steps, rows, nodes = len(offsets) - 2, len(node), int(offsets[1])
+        if kind == "statements":
+            none = np.zeros(0, np.int32)
+            statement, member_offsets, members = none, none, none
+            waves = np.stack([offsets[:-1], exit_offsets], axis=1).reshape(-1)
+        else:
+            statement, member_offsets, members, tokens = distinct_statements(tokens[:nodes])
+            waves = np.array([0, len(tokens)])
+        order, chunk_offsets, first_chunk = token_order(tokens, VOCABULARY_SIZE, TOKEN_CHUNK)
+        room = roomy(rows)
+        capacity = MessageCapacity(
+            kind=kind,
+            rows=room,
+            edges=room * max(1, -(-len(arrivals) // room)),
+            programs=len(batch),
+            steps=4 * max(1, -(-steps // 4)),
+            nodes=roomy(nodes),
+            statements=room if kind == "statements" else roomy(len(tokens)),
+        )
+        plan = MessagePlan.empty(capacity, "cpu", pinned=pinned)
+        plan.offsets.fill_(rows)
+        plan.waves.fill_(int(waves[-1]))
+        for place, values in (
+            (plan.offsets, offsets),
+            (plan.next, following),
+            (plan.previous, previous),
+            (plan.flags, flags),
+            (plan.arrival_offsets, arrival_offsets),
+            (plan.arrivals, arrivals),
+            (plan.targets, targets),
+            (plan.departure_offsets, departure_offsets),
+            (plan.departures, departures),
+            (plan.final, final),
+            (plan.target, batch.target.numpy()),
+            (plan.statement, statement),
+            (plan.member_offsets, member_offsets),
+            (plan.members, members),
+            (plan.waves, waves),
+            (plan.tokens, tokens),
+            (plan.chunks, np.array([len(chunk_offsets) - 1])),
+            (plan.first_chunk, first_chunk),
+            (plan.chunk_offsets, chunk_offsets),
+            (plan.order, order),
+        ):
+            place[: len(values)] = torch.from_numpy(values)
+        return plan

@@ -1,0 +1,237 @@
+"""Message passing on a CUDA GPU, forwards: Triton kernels over the rows of a `MessagePlan`.
+
+The arithmetic is that of `message_rows.py`. As in `packed_triton`: kernels read the number of rows from device memory
+and loop over tiles, so that one CUDA graph serves all batches that fit its buffers; nothing is added up in an order
+that could change (no atomics); H is padded with zeros to P > H, and the last padding column of what is multiplied is 1,
+so that biases are the last rows of weights.
+
+A state has PARTS parts of P numbers, and every product treats them alike: a *line* is one part of one row. What
+belongs to the update at a row (its gates, what arrives for it) is kept at that row, from which the update starts.
+"""
+
+import triton
+import triton.language as tl
+
+from ipagnn.models import message_kernels
+from ipagnn.models.packed_triton import PLAIN, load_state, sigmoid, store_state, tanh
+
+DECIDES, EXIT = tl.constexpr(message_kernels.DECIDES), tl.constexpr(message_kernels.EXIT)
+
+
+@triton.jit
+def add_product(  # type: ignore[no-untyped-def]
+    total, left, left_stride, lines, inside, right, right_inner, right_outer, columns, fits, length,
+    K: tl.constexpr, EXACT: tl.constexpr,
+):  # fmt: skip
+    """Add left @ right to a tile: left [line, length], right [length, column] with any strides; K divides length."""
+    for start in range(0, length, K):
+        inner = start + tl.arange(0, K)
+        a = tl.load(left + lines[:, None] * left_stride + inner[None, :], mask=inside[:, None], other=0.0)
+        at = right + inner[:, None] * right_inner + columns[None, :] * right_outer
+        total = tl.dot(
+            a, tl.load(at, mask=fits[None, :], other=0.0), total, input_precision="ieee" if EXACT else "tf32"
+        )
+    return total
+
+
+@triton.jit(do_not_specialize=PLAIN)
+def send(  # type: ignore[no-untyped-def]
+    offsets, step, flags, h, weights, messages,
+    ALWAYS: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EXACT: tl.constexpr,
+):  # fmt: skip
+    """Dense layers of all slots side by side. h [line, P]; weights [P, SLOTS, P]; messages [line, SLOTS, P].
+
+    Tiles none of whose rows sends in their slots are left out, unless ALWAYS.
+    """
+    first = tl.load(offsets + step) * PARTS
+    last = tl.load(offsets + step + 1) * PARTS
+    wide: tl.constexpr = SLOTS * P
+    across: tl.constexpr = (wide + N - 1) // N
+    early: tl.constexpr = (1 << (SLOTS // 2)) - 1
+    for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
+        lines = (first + (tile // across) * M + tl.arange(0, M)).to(tl.int64)
+        inside = lines < last
+        begin = (tile % across) * N
+        columns = begin + tl.arange(0, N)
+        needed = True
+        if not ALWAYS:
+            sends = tl.load(flags + lines // PARTS, mask=inside, other=0)
+            wants_early = (tl.max(sends & early, 0) > 0) & (begin < wide // 2)
+            wants_late = (tl.max(sends & (early << (SLOTS // 2)), 0) > 0) & (begin + N > wide // 2)
+            needed = wants_early | wants_late
+        if needed:
+            total = tl.zeros((M, N), tl.float32)
+            fits = columns < wide
+            total = add_product(total, h, P, lines, inside, weights, wide, 1, columns, fits, P, K, EXACT)
+            at = messages + lines[:, None] * wide + columns[None, :]
+            tl.store(at, total.to(messages.dtype.element_ty), mask=inside[:, None] & fits[None, :])
+
+
+@triton.jit(do_not_specialize=PLAIN)
+def gather(  # type: ignore[no-untyped-def]
+    offsets, step, following, flags, arrival_offsets, arrivals, messages, h, branch_weight, branch_bias,
+    pointer, decision, scales, x, eps,
+    POINTER: tl.constexpr, NORMALISE: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr,
+    P: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """h~: what arrives for each update. Without a POINTER the sum over sqrt(2 + in-degree), with one equations 4 to 6.
+
+    `scales` keeps what sums are multiplied by; `branch_weight` [PARTS, P] and `branch_bias` [1] are differences, true
+    minus false.
+    """
+    part = tl.arange(0, PARTS).to(tl.int64)[:, None]
+    column = tl.arange(0, WIDTH)[None, :]
+    inside = (column < P) & (part >= 0)
+    if POINTER:
+        branch = tl.load(branch_weight + part * P + column, mask=inside, other=0.0)
+        bias = tl.load(branch_bias)
+    for row in range(tl.load(offsets + step) + tl.program_id(0), tl.load(offsets + step + 1), tl.num_programs(0)):
+        at = (row * PARTS + part) * P + column
+        target = tl.load(following + row)
+        total = tl.zeros((PARTS, WIDTH), tl.float32)
+        mass = 0.0
+        for edge in range(tl.load(arrival_offsets + row), tl.load(arrival_offsets + row + 1)):
+            code = tl.load(arrivals + edge)
+            source, slot = code // SLOTS, code % SLOTS
+            line = source.to(tl.int64) * PARTS + part
+            message = tl.load(messages + line * (SLOTS * P) + slot * P + column, mask=inside, other=0.0).to(tl.float32)
+            if POINTER:
+                a = tl.load(h + line * P + column, mask=inside, other=0.0).to(tl.float32)
+                true = sigmoid(tl.sum(tl.sum(a * branch, 1), 0) + bias)
+                tl.store(decision + source, true)
+                true = tl.where((tl.load(flags + source) & DECIDES) != 0, true, 1.0)
+                weight = tl.load(pointer + source) * tl.where(slot == 0, true, 1.0 - true)
+                mass += weight
+                total += weight * message
+            else:
+                mass += tl.where(slot % 2 == 0, 1.0, 0.0)  # even slots lead forwards
+                total += message
+        if POINTER:
+            scale = tl.where(mass > 0, 1.0 / (mass + eps), 1.0) if NORMALISE else 1.0
+            tl.store(pointer + target, mass, mask=target >= 0)
+        else:
+            scale = 1.0 / tl.sqrt(2.0 + mass)
+        tl.store(scales + row, scale)
+        value = tl.where(column == P - 1, tl.where(target >= 0, 1.0, 0.0), total * scale)
+        tl.store(x + at, value.to(x.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=PLAIN)
+def gated_forward(  # type: ignore[no-untyped-def]
+    offsets, step, following, arrival_offsets, x, h, state, w_input, w_hidden, gates,
+    SKIP: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EXACT: tl.constexpr,
+):  # fmt: skip
+    """GRU(h, h~) of all rows that go on.
+
+    w_input [P, 3, P] makes n, r, z of x; w_hidden [P, 3, P] makes r, z, u of h, where n~ = tanh(n + r u). gates
+    [line, 4, P] keeps n~, r, z, u. `state` is h in full precision. With SKIP tiles where nothing arrives take the bias.
+    """
+    first = tl.load(offsets + step) * PARTS
+    last = tl.load(offsets + step + 1) * PARTS
+    across: tl.constexpr = (P + N - 1) // N
+    precision: tl.constexpr = "ieee" if EXACT else "tf32"
+    for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
+        lines = (first + (tile // across) * M + tl.arange(0, M)).to(tl.int64)
+        inside = lines < last
+        rows = lines // PARTS
+        units = (tile % across) * N + tl.arange(0, N)
+        fits = units < P
+        some = fits[None, :]
+        n = tl.zeros((M, N), tl.float32)
+        r = tl.zeros((M, N), tl.float32)
+        z = tl.zeros((M, N), tl.float32)
+        u = tl.zeros((M, N), tl.float32)
+        receives = True
+        if SKIP:
+            start_edge = tl.load(arrival_offsets + rows, mask=inside, other=0)
+            receives = tl.max(tl.load(arrival_offsets + rows + 1, mask=inside, other=0) - start_edge, 0) > 0
+        if receives:
+            for start in range(0, P, K):
+                inner = start + tl.arange(0, K)
+                a = tl.load(x + lines[:, None] * P + inner[None, :], mask=inside[:, None], other=0.0)
+                at = w_input + inner[:, None] * (3 * P) + units[None, :]
+                n = tl.dot(a, tl.load(at, mask=some, other=0.0), n, input_precision=precision)
+                r = tl.dot(a, tl.load(at + P, mask=some, other=0.0), r, input_precision=precision)
+                z = tl.dot(a, tl.load(at + 2 * P, mask=some, other=0.0), z, input_precision=precision)
+        else:
+            at_bias = w_input + (P - 1) * (3 * P) + units
+            n += tl.load(at_bias, mask=fits, other=0.0).to(tl.float32)[None, :]
+            r += tl.load(at_bias + P, mask=fits, other=0.0).to(tl.float32)[None, :]
+            z += tl.load(at_bias + 2 * P, mask=fits, other=0.0).to(tl.float32)[None, :]
+        for start in range(0, P, K):
+            inner = start + tl.arange(0, K)
+            a = tl.load(h + lines[:, None] * P + inner[None, :], mask=inside[:, None], other=0.0)
+            at = w_hidden + inner[:, None] * (3 * P) + units[None, :]
+            r = tl.dot(a, tl.load(at, mask=some, other=0.0), r, input_precision=precision)
+            z = tl.dot(a, tl.load(at + P, mask=some, other=0.0), z, input_precision=precision)
+            u = tl.dot(a, tl.load(at + 2 * P, mask=some, other=0.0), u, input_precision=precision)
+        target = tl.load(following + rows, mask=inside, other=-1)
+        goes_on = (target >= 0)[:, None] & some
+        r, z = sigmoid(r), sigmoid(z)
+        n = tanh(n + r * u)
+        old = tl.load(state + lines[:, None] * P + units[None, :], mask=goes_on, other=0.0)
+        new = tl.where(units[None, :] == P - 1, 1.0, z * old + (1.0 - z) * n)
+        kind = h.dtype.element_ty
+        to = (target.to(tl.int64) * PARTS + lines % PARTS)[:, None] * P + units[None, :]
+        tl.store(state + to, new, mask=goes_on)
+        if kind != tl.float32:
+            tl.store(h + to, new.to(kind), mask=goes_on)
+        keep = gates + lines[:, None] * (4 * P) + units[None, :]
+        whole = inside[:, None] & some
+        tl.store(keep, tl.where(goes_on, n, 0.0).to(kind), mask=whole)
+        tl.store(keep + P, tl.where(goes_on, r, 0.0).to(kind), mask=whole)
+        tl.store(keep + 2 * P, tl.where(goes_on, z, 0.0).to(kind), mask=whole)
+        tl.store(keep + 3 * P, tl.where(goes_on, u, 0.0).to(kind), mask=whole)
+
+
+@triton.jit(do_not_specialize=PLAIN)
+def mix_begin(offsets, flags, h, c, capacity, P: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """States of step 0 are 0, where statements are executed."""
+    column = tl.arange(0, WIDTH)
+    inside = column < P
+    plane = capacity.to(tl.int64) * P
+    zero = tl.zeros((WIDTH,), tl.float32)
+    for row in range(tl.program_id(0), tl.load(offsets + 1), tl.num_programs(0)):
+        at = row * P + column
+        store_state(h, c, at, plane, inside, zero, zero, zero, zero)
+        if (tl.load(flags + row) & EXIT) != 0:
+            store_state(h, c, 4 * plane + at, plane, inside, zero, zero, zero, zero)
+
+
+@triton.jit(do_not_specialize=PLAIN)
+def mix(  # type: ignore[no-untyped-def]
+    offsets, step, following, flags, arrival_offsets, arrivals, scales, h, c, capacity, eps,
+    NORMALISE: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """The sum of what executed statements made, over N_all, by the number of messages if NORMALISE.
+
+    h, c [layer, 5, row, P] are those of `packed_triton`: before token 0 and after each token. An exit executes nothing.
+    """
+    column = tl.arange(0, WIDTH)
+    inside = column < P
+    plane = capacity.to(tl.int64) * P
+    for row in range(tl.load(offsets + step) + tl.program_id(0), tl.load(offsets + step + 1), tl.num_programs(0)):
+        target = tl.load(following + row)
+        first = tl.load(arrival_offsets + row)
+        last = tl.load(arrival_offsets + row + 1)
+        if target >= 0:
+            s_c1 = tl.zeros((WIDTH,), tl.float32)
+            s_h1 = tl.zeros((WIDTH,), tl.float32)
+            s_c2 = tl.zeros((WIDTH,), tl.float32)
+            s_h2 = tl.zeros((WIDTH,), tl.float32)
+            for edge in range(first, last):
+                source = (tl.load(arrivals + edge) // 4).to(tl.int64)
+                a_c1, a_h1, a_c2, a_h2 = load_state(h, c, 4 * plane + source * P + column, plane, inside)
+                s_c1 += a_c1
+                s_h1 += a_h1
+                s_c2 += a_c2
+                s_h2 += a_h2
+            scale = 1.0 / ((last - first).to(tl.float32) + eps) if NORMALISE else 1.0
+            tl.store(scales + row, scale)
+            at = target.to(tl.int64) * P + column
+            store_state(h, c, at, plane, inside, s_c1 * scale, s_h1 * scale, s_c2 * scale, s_h2 * scale)
+            if (tl.load(flags + row) & EXIT) != 0:
+                at += 4 * plane
+                store_state(h, c, at, plane, inside, s_c1 * scale, s_h1 * scale, s_c2 * scale, s_h2 * scale)

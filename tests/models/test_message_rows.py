@@ -1,0 +1,80 @@
+"""Message passing over the rows that matter against the dense form: plan, logits and gradients."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from ipagnn.data.batch import StepBudget
+from ipagnn.models import ProgramModel
+from ipagnn.models.message_plan import MessagePlan
+from ipagnn.models.message_rows import message_kind, run_rows
+from ipagnn.programs.program import ProgramTable
+
+from .conftest import Make
+
+MODELS = ("ggnn", "no-execute", "no-control", "r-gat")
+
+
+@pytest.fixture(scope="module")
+def some(mixed: ProgramTable, short: ProgramTable) -> ProgramTable:
+    """Programs of 2 to 20 lines."""
+    return ProgramTable.concatenate([mixed.take([i for i, x in enumerate(mixed) if len(x) <= 20]), short])
+
+
+def gradients(model: ProgramModel, logits: Tensor, target: Tensor) -> dict[str, Tensor]:
+    model.zero_grad()
+    cross_entropy(logits, target, reduction="sum").backward()
+    return {"logits": logits.detach(), **{n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}}
+
+
+def plan_of(model: ProgramModel, table: ProgramTable) -> MessagePlan:
+    kind = message_kind(model)
+    assert kind is not None
+    return MessagePlan.build(model.collate(table), kind)
+
+
+@pytest.mark.parametrize("options", [{}, {"normalise": False}, {"heads": 3}, {"budget": StepBudget(factor=0.4)}])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: str, options: dict) -> None:
+    model = make(name, **options)
+    batch = model.collate(some)
+    dense = gradients(model, model(batch).logits, batch.target)
+    rows = gradients(model, run_rows(model, plan_of(model, some)), batch.target)
+    assert dense.keys() == rows.keys()
+    for key, value in dense.items():
+        assert value.abs().max() > 1e-9
+        torch.testing.assert_close(rows[key], value, rtol=1e-9, atol=1e-11, msg=key)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str) -> None:
+    plan = plan_of(make(name), some)
+    slots, rows = plan.capacity.slots, int(plan.offsets[-1])
+    edges = int(plan.arrival_offsets[rows])
+    assert plan.capacity.rows >= rows
+    assert plan.capacity.edges >= edges > rows / 4
+    following, previous = plan.next[:rows].long(), plan.previous[:rows].long()
+    assert torch.equal(previous[following[following >= 0]], (following >= 0).nonzero()[:, 0])
+    assert torch.equal((previous < 0).nonzero()[:, 0], torch.arange(int(plan.offsets[1])))
+    assert (following[plan.final.long()] == -1).all()
+    step = torch.bucketize(torch.arange(rows), plan.offsets.long(), right=True)
+    assert (step[following[following >= 0]] == step[following >= 0] + 1).all()
+    source, target = plan.arrivals[:edges].long() // slots, plan.targets[:edges].long()
+    assert torch.equal(step[source], step[target])
+    assert (following[target] >= 0).all()
+    departures = plan.departures[:edges].long()
+    assert torch.equal(departures.sort().values, torch.arange(edges))
+    left = torch.repeat_interleave(torch.arange(slots * rows), plan.departure_offsets[: slots * rows + 1].diff())
+    assert torch.equal(plan.arrivals[departures].long(), left)
+    sends = (plan.flags[:rows, None] >> torch.arange(slots)) & 1
+    assert torch.equal(sends.flatten() > 0, plan.departure_offsets[: slots * rows + 1].diff() > 0)
+
+
+def test_batches_of_a_kind_share_a_capacity(make: Make) -> None:
+    from ipagnn.data.splits import training_sampler
+
+    sampler, model = training_sampler("full", 10, 0), make("ggnn")
+    plans = [plan_of(model, sampler.table(512 * k, 512)) for k in range(6)]
+    assert len({plan.capacity for plan in plans}) <= 4
+    assert len({len(plan.flat) for plan in plans}) <= 4

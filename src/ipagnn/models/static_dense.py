@@ -49,7 +49,7 @@ def run_all_nodes(model: ProgramModel, batch: Batch, *, trace: bool = False) -> 
         part = first_programs(ordered, programs)
         # On with these until at most half of their nodes are left.
         half = int(torch.searchsorted(ordered.node_offsets, len(part.true) // 2, right=True)) - 1
-        until = max(steps[half], t + 1) if half < programs else steps[0]
+        until = steps[half]
         _replay(_step(model, part, clock, state, pointer, branch), until - t, clock)
         t = until
         programs = sum(1 for each in steps[:programs] if each > t)

@@ -171,7 +171,7 @@ def test_a_report_evaluates_what_is_not_evaluated_yet(run: Run, tmp_path: Path) 
 def test_bad_reports(run: Run, tmp_path: Path, is_sentence: Callable[[str], bool]) -> None:
     done = run("report", tmp_path, "--out", tmp_path / "x.html")
     assert done.code == 2
-    assert "is no run folder" in done.err
+    assert "There is no run in" in done.err
     folder = make_run(tmp_path / "a")
     (folder / "evaluation.json").write_text("{")
     done = run("report", folder, "--out", tmp_path / "x.html")

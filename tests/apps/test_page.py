@@ -224,3 +224,24 @@ def test_looks(visit: Open, scheme: str, name: str, width: int) -> None:
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     red = int(re.findall(r"\d+", ground)[0])
     assert (red < 60) is (scheme == "dark")
+
+
+def test_the_report_fits_its_page(browser: Any, tmp_path: Path) -> None:
+    """At the width of a laptop no table scrolls, at that of a phone only tables do."""
+    from ipagnn.evaluation import read_run
+    from ipagnn.evaluation.report import write_report
+
+    records = sorted((Path(__file__).parents[2] / "records").glob("*/config.toml"))
+    page, *_ = write_report([read_run(path.parent) for path in records], tmp_path / "report.html")
+    for width, narrow in ((1280, False), (400, True)):
+        opened = browser.new_page(viewport={"width": width, "height": 860})
+        opened.goto(page.as_uri())
+        for summary in opened.query_selector_all("summary"):
+            summary.click()
+        assert opened.evaluate("document.documentElement.scrollWidth") <= width
+        wide = opened.evaluate(
+            "[...document.querySelectorAll('.wide, pre')].filter(e => e.scrollWidth > e.clientWidth).length"
+        )
+        assert narrow or not wide
+        picture(opened, f"report-{width}")
+        opened.close()

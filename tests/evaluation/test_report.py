@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from ipagnn.evaluation import RunRecord, evaluate_on_test_set, paper, test_recipe
-from ipagnn.evaluation.report import build_document, markdown, write_report
+from ipagnn.evaluation import RunRecord, evaluate_on_test_set, test_recipe
+from ipagnn.evaluation.report import build_document, write_report
 from ipagnn.evaluation.report_html import FORMATS, look_up
+from ipagnn.evaluation.report_markdown import BEGIN, END, markdown, write_into
 from ipagnn.models import ModelConfig, ProgramModel, build_model
 from ipagnn.programs import Grammar
 from ipagnn.training import TrainConfig
@@ -74,13 +75,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunRecord]:
 
 
 @pytest.fixture(scope="module")
-def written(runs: list[RunRecord], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+def written(runs: list[RunRecord], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path, Path]:
     model = build_model(ModelConfig(hidden=4)).eval()
     return write_report(runs, tmp_path_factory.mktemp("report") / "new" / "report.html", lambda _: model)
 
 
-def test_numbers_on_the_page_are_those_of_the_json(written: tuple[Path, Path, Path]) -> None:
-    page, table, numbers = written
+def test_numbers_on_the_page_are_those_of_the_json(written: tuple[Path, ...]) -> None:
+    page, table, numbers, picture = written
     document = json.loads(numbers.read_text())
     html = Page()
     html.feed(page.read_text())
@@ -97,9 +98,10 @@ def test_numbers_on_the_page_are_those_of_the_json(written: tuple[Path, Path, Pa
     assert "runs.0.cost.joules" in shown
     assert "runs.1.cost.joules" not in shown
     assert table.read_text() == markdown(document)
+    assert base64.b64encode(picture.read_bytes()).decode() in page.read_text()
 
 
-def test_the_page_is_small_and_needs_no_network(written: tuple[Path, Path, Path]) -> None:
+def test_the_page_is_small_and_needs_no_network(written: tuple[Path, ...]) -> None:
     text = written[0].read_text()
     html = Page()
     html.feed(text)
@@ -113,21 +115,64 @@ def test_the_page_is_small_and_needs_no_network(written: tuple[Path, Path, Path]
     assert len(sources) == 4  # accuracy, figure 4, the supplement full and masked
 
 
-def test_every_row_of_the_paper_is_there_and_models_beyond_it(runs: list[RunRecord]) -> None:
+def test_every_model_with_runs_has_a_row_and_no_other(runs: list[RunRecord]) -> None:
     document = build_document(runs)
     by_model = {row["model"]: row for row in document["rows"]}
-    assert {model for model, _ in paper.ACCURACY} | {"r-gat"} == set(by_model)
+    assert list(by_model) == ["ipa-gnn", "r-gat"]
     assert {task: by_model["ipa-gnn"][task]["paper"] for task in ("full", "partial")} == {
         "full": 0.621,
         "partial": 0.291,
     }
-    assert by_model["trace-rnn"]["full"]["ours"] is None
+    assert by_model["r-gat"]["full"]["paper"] is None
+    assert by_model["r-gat"]["partial"]["ours"] is None
     first, second = (r.evaluation["overall"]["accuracy"] for r in runs[:2] if r.evaluation)
     full = by_model["ipa-gnn"]["full"]
     assert full["ours"] == pytest.approx((first + second) / 2)
     assert full["stderr"] == pytest.approx(abs(first - second) / 2)
-    assert (full["runs"], full["count"]) == (2, 40)
+    assert (full["runs"], full["count"]) == (2, 20)
     assert full["difference"] is None  # these are other programs than the paper's
+
+
+def test_tasks_without_runs_have_no_columns(runs: list[RunRecord]) -> None:
+    document = build_document(runs[2:3])
+    assert document["tasks"] == ["partial"]
+    assert "full" not in markdown(document)
+
+
+def changed(run: RunRecord, accuracy: float, validation: float, **settings: Any) -> RunRecord:
+    assert run.evaluation is not None
+    overall = {"accuracy": accuracy, "stderr": 0.01, "count": 4500}
+    return replace(
+        run,
+        config=run.config.replace(**settings),
+        result=run.result | {"accuracy": validation},
+        evaluation={**run.evaluation, "overall": overall, "set": {"name": "D_test"}},
+    )
+
+
+def test_runs_that_differ_in_the_seed_alone_are_averaged_and_validation_chooses_the_recipe(
+    runs: list[RunRecord],
+) -> None:
+    a = runs[0]
+    document = build_document(
+        [
+            changed(a, 0.60, 0.80, seed=1),
+            changed(a, 0.64, 0.82, seed=2, log_every=7, device="cpu"),
+            changed(a, 0.70, 0.75, rate=0.5),  # better on the test set, which may not choose
+            runs[1],  # measured on other programs than the paper's
+        ]
+    )
+    recipes = document["recipes"]
+    assert sorted(recipe["runs"] for recipe in recipes) == [[0, 1], [2], [3]]
+    row = document["rows"][0]["full"]
+    assert recipes[row["recipe"]]["runs"] == [0, 1]
+    assert row["ours"] == pytest.approx(0.62)
+    assert row["stderr"] == pytest.approx(0.02)
+    assert row["difference"] == pytest.approx(-0.001)
+    chosen = recipes[row["recipe"]]
+    assert chosen["validation"]["mean"] == pytest.approx(0.81)
+    assert (chosen["test"]["least"], chosen["test"]["largest"]) == (0.60, 0.64)
+    assert "62.0 ± 2.0 (60.0 to 64.0)" in markdown(document)
 
 
 def test_the_difference_is_that_of_runs_on_the_papers_test_set(runs: list[RunRecord]) -> None:
@@ -136,14 +181,16 @@ def test_the_difference_is_that_of_runs_on_the_papers_test_set(runs: list[RunRec
     ]
     full = {row["model"]: row["full"] for row in build_document(on_test_set)["rows"]}["ipa-gnn"]
     assert full["difference"] == pytest.approx(full["ours"] - 0.621)
-    mixed = build_document([on_test_set[0], *runs[1:]])
-    assert {row["model"]: row["full"] for row in mixed["rows"]}["ipa-gnn"]["difference"] is None
+    mixed = build_document([on_test_set[0], *runs[1:]])  # runs of the same recipe on other programs are no part of it
+    full = {row["model"]: row["full"] for row in mixed["rows"]}["ipa-gnn"]
+    assert full["runs"] == 1
+    assert full["difference"] is not None
 
 
 def test_the_pointer_of_another_language_is_drawn_on_programs_of_that(runs: list[RunRecord], tmp_path: Path) -> None:
     grammar = Grammar(modulus=10, initial_values=(7, 7), operands=(3, 3), loop_counts=(2, 2), condition_operands=(4, 4))
     model = build_model(ModelConfig(hidden=4, grammar=grammar)).eval()
-    page, _, _ = write_report(runs[:1], tmp_path / "report.html", lambda _: model)
+    page, *_ = write_report(runs[:1], tmp_path / "report.html", lambda _: model)
     pictures = [base64.b64decode(code).decode() for code in re.findall(r"svg\+xml;base64,([^\"]+)", page.read_text())]
     assert len(pictures) == 2
     assert "on programs of its language" in page.read_text()
@@ -157,10 +204,31 @@ def test_what_is_not_comparable_is_said(runs: list[RunRecord]) -> None:
     assert "Training had not finished: d." in notes
 
 
-def test_markdown_by_hand() -> None:
-    told = {"possible": True, "paper": 0.621, "ours": 0.7, "stderr": 0.012}
-    document = {"rows": [{"title": "IPA-GNN", "full": told, "partial": told | {"ours": None}}], "notes": ["A note."]}
-    assert markdown(document).splitlines()[2:] == ["| IPA-GNN | 62.1 | 70.0 ± 1.2 | 62.1 | — |", "", "A note."]
+def test_markdown_by_hand(runs: list[RunRecord], tmp_path: Path) -> None:
+    run = changed(runs[0], 0.7, 0.812, batch_size=1024, averaging=0.999, schedule="cosine", curriculum=0.2)
+    run = replace(run, result=run.result | {"step": 12_345, "examples": 12_640_000, "seconds": 150.0})
+    document = build_document([run])
+    lines = markdown(document).splitlines()
+    assert lines[2] == "| IPA-GNN | 62.1 | 70.0 ± 1.0 |"
+    assert lines[6] == (
+        "| 1 | IPA-GNN | full | H 4, Adam at 0.001, cosine decay, weights averaged (0.999), even lengths for 20% | a | "
+        "a GPU & more | 1,024 | 12,345 | 12.6 M | 2.5 min | 81.2 | 70.0 ± 1.0 | 62.1 |"
+    )
+    assert lines[8].startswith("|  | by length | task | 5 | 10 |")
+    (tmp_path / "a").mkdir()
+    assert "| [seed 0](a) |" in markdown(document, tmp_path)
+
+
+def test_tables_go_between_the_marks_of_a_file(runs: list[RunRecord], tmp_path: Path) -> None:
+    document = build_document(runs)
+    file = tmp_path / "README.md"
+    file.write_text(f"# Before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
+    for _ in range(2):  # the second time in place of the first
+        write_into(file, document)
+        assert file.read_text() == f"# Before\n\n{BEGIN}\n\n{markdown(document)}\n{END}\n\nafter\n"
+    file.write_text(f"{END} {BEGIN}")
+    with pytest.raises(ValueError, match="has no place for the tables"):
+        write_into(file, document)
 
 
 def test_bad_requests(runs: list[RunRecord], tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ipagnn.apps import (
     evaluation_commands,
     predict_commands,
     program_commands,
+    record_commands,
     sweep_commands,
     training_commands,
 )
@@ -40,6 +41,7 @@ app.command(rich_help_panel=TRAINING)(sweep_commands.sweep)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.evaluate)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.figure)
 app.command(rich_help_panel=RESULTS)(evaluation_commands.report)
+app.command(rich_help_panel=RESULTS)(record_commands.record)
 app.command(rich_help_panel=RESULTS)(demo_commands.demo)
 app.command(rich_help_panel=USE)(predict_commands.predict)
 app.command(rich_help_panel=USE)(predict_commands.explain)

@@ -35,15 +35,15 @@ def demo(
 
     `ipagnn demo demo --seeds 3`
     """
-    from ipagnn.evaluation import Weights
     from ipagnn.evaluation.figure_accuracy import accuracy_figure
     from ipagnn.evaluation.report import write_report
+    from ipagnn.evaluation.runs import load_run
     from ipagnn.evaluation.style import save
 
     runs = [_run(directory / f"{model}-{seed}", preset, model, seed) for seed in range(seeds) for model in MODELS]
     figure, page = directory / "accuracy.svg", directory / "report.html"
     save(accuracy_figure([run.evaluation for run in runs if run.evaluation]), figure)
-    write_report(runs, page, lambda run: Weights.find(run.path).load())
+    write_report(runs, page, load_run)
     _print(runs)
     output().print(f"{figure} shows it, and {page} tells all about it", soft_wrap=True, markup=False)
 

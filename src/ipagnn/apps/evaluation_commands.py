@@ -159,38 +159,55 @@ def figure(
 
 
 def report(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Run folders.")],
-    out: Annotated[Path, typer.Option(help="The page; a `.md` and a `.json` are written beside it.")] = REPORT,
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR…", help="Run folders or records, or folders that hold some.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="The page; a `.md`, a `.json` and a `.svg` are written beside it.")
+    ] = REPORT,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also put the tables into this Markdown file, between the two comments it has for them.",
+            show_default=False,
+        ),
+    ] = None,
     lengths: Annotated[
         str, typer.Option(help="Lengths of the test programs, for runs that were not evaluated yet.")
     ] = LENGTHS,
     count: Annotated[int, typer.Option(min=1, help="Test programs at each length, for the same.")] = 500,
     device: Annotated[str, _DEVICE] = "auto",
 ) -> None:
-    """Set runs against the paper: one page to read, a table in Markdown and all numbers as JSON.
+    """Set runs against the paper: one page to read, tables in Markdown, all numbers as JSON and a figure.
 
     Runs without an `evaluation.json` are evaluated first, and get one. The page needs no network.
 
-    `ipagnn report runs/* --out report.html`
+    `ipagnn report runs --out report.html`
+
+    `ipagnn report records --out records/report.html --into records/README.md`
     """
     from ipagnn.evaluation import Weights, read_run
-    from ipagnn.evaluation.report import write_report
-    from ipagnn.evaluation.runs import save_evaluation
+    from ipagnn.evaluation.report import build_document, write_report
+    from ipagnn.evaluation.report_markdown import write_into
+    from ipagnn.evaluation.runs import load_run, save_evaluation
+    from ipagnn.training.runs import find_runs
 
     if out.suffix != ".html":
         raise ValueError(f"--out is {out}; its name must end in .html.")
     runs = []
-    for directory in directories:
-        run = read_run(directory)
+    for folder in (folder for directory in directories for folder in find_runs(directory)):
+        run = read_run(folder.path)
         if run.evaluation is None:
-            weights = Weights.find(directory)
-            summary = _on_test_set(weights, None, lengths, count, None, device, pointer=True, prune=None)
-            if weights.folder is not None:
-                save_evaluation(weights.folder, summary)
-            run = read_run(directory)
+            weights = Weights.find(folder.path)
+            save_evaluation(folder, _on_test_set(weights, None, lengths, count, None, device, pointer=True, prune=None))
+            run = read_run(folder.path)
         runs.append(run)
-    page, table, numbers = write_report(runs, out, lambda run: Weights.find(run.path).load())
-    output().print(f"{page} is the report; {table.name} and {numbers.name} lie beside it", soft_wrap=True, markup=False)
+    page, table, numbers, picture = write_report(runs, out, load_run)
+    if into is not None:
+        write_into(into, build_document(runs))
+    beside = f"{table.name}, {numbers.name} and {picture.name} lie beside it"
+    output().print(f"{page} is the report; {beside}", soft_wrap=True, markup=False)
 
 
 def _evaluated(name: str, lengths: str, count: int, device: str) -> "Summary":

@@ -4,15 +4,17 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
+from matplotlib.figure import Figure
 
 from ipagnn import __version__
 from ipagnn.evaluation import paper
 from ipagnn.evaluation.figure_accuracy import accuracy_figure
 from ipagnn.evaluation.figures import POINTER_FIGURES, own_language
+from ipagnn.evaluation.recipes import Document, on_paper_test_set, recipe_key, recipe_words, summarise_recipe
 from ipagnn.evaluation.report_html import render
+from ipagnn.evaluation.report_markdown import markdown
 from ipagnn.evaluation.runs import RunRecord
 from ipagnn.evaluation.style import figure_bytes
 from ipagnn.models import MODELS, ProgramModel
@@ -20,8 +22,6 @@ from ipagnn.programs import PAPER, Task
 from ipagnn.training.files import write_whole
 
 TASKS: Final[tuple[Task, ...]] = ("full", "partial")
-
-Document = dict[str, Any]
 
 
 def build_document(runs: Sequence[RunRecord]) -> Document:
@@ -31,45 +31,52 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         runs: Evaluated runs.
 
     Returns:
-        `rows`: for every row of the paper's table, and models beyond it, the accuracy there and here on each task;
-        several runs of a model are averaged, with the standard error over runs. `runs`: each with settings, hardware,
-        cost and all that was measured. Shares are fractions.
+        `runs`: each with settings, hardware, cost and all that was measured. `recipes`: the same by recipe, runs that
+        differ in the seed alone being averaged (see `summarise_recipe`). `rows`: for every model, the paper's accuracy
+        and that of its best recipe on each task; validation chooses, among those measured on D_test if there are any.
+        Shares are fractions.
     """
     told = [_run(run) for run in runs]
+    groups: dict[str, list[int]] = {}
+    for i, run in enumerate(runs):
+        assert run.evaluation is not None
+        groups.setdefault(recipe_key(run.config, run.evaluation), []).append(i)
+    order = list(paper.TITLES)
+    recipes = sorted((summarise_recipe(indices, told) for indices in groups.values()), key=_merit, reverse=True)
+    recipes.sort(key=lambda recipe: (TASKS.index(recipe["task"]), order.index(recipe["model"])))
     return {
         "title": "Learning to execute programs: paper against these runs",
         "version": __version__,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": [_row(model, told) for model in paper.TITLES if _wanted(model, told)],
+        "tasks": [task for task in TASKS if any(recipe["task"] == task for recipe in recipes)],
+        "rows": [_row(model, recipes) for model in order if any(recipe["model"] == model for recipe in recipes)],
+        "recipes": recipes,
         "runs": told,
         "notes": _notes(told),
     }
 
 
-def _wanted(model: str, runs: Sequence[Document]) -> bool:
-    return any((model, task) in paper.ACCURACY for task in TASKS) or any(run["model"] == model for run in runs)
+def _merit(recipe: Document) -> tuple[bool, float]:
+    """What chooses among recipes of a model."""
+    return recipe["comparable"], recipe["validation"]["mean"] if recipe["validation"] else -1.0
 
 
-def _row(model: str, runs: Sequence[Document]) -> Document:
+def _row(model: str, recipes: Sequence[Document]) -> Document:
     row: Document = {"model": model, "title": paper.TITLES[model]}
     for task in TASKS:
-        own = [r["evaluation"] for r in runs if r["model"] == model and r["task"] == task]
-        found = [evaluation["overall"] for evaluation in own]
-        same_test = all(_on_paper_test_set(evaluation) for evaluation in own)
-        theirs = paper.ACCURACY.get((model, task))
-        ours = error = None
-        if found:
-            values = np.array([overall["accuracy"] for overall in found])
-            ours = float(values.mean())
-            error = float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else found[0]["stderr"]
+        own = [i for i, recipe in enumerate(recipes) if recipe["model"] == model and recipe["task"] == task]
+        best = max(own, key=lambda i: _merit(recipes[i]), default=None)
+        chosen: Document = {} if best is None else recipes[best]
+        test = chosen.get("test", {})
         row[task] = {
             "possible": task in MODELS[model].tasks,
-            "paper": theirs,
-            "ours": ours,
-            "stderr": error,
-            "runs": len(found),
-            "count": sum(overall["count"] for overall in found),
-            "difference": ours - theirs if ours is not None and theirs is not None and same_test else None,
+            "paper": paper.ACCURACY.get((model, task)),
+            "ours": test.get("mean"),
+            "stderr": test.get("stderr"),
+            "recipe": best,
+            "runs": chosen.get("seeds", 0),
+            "count": chosen.get("count", 0),
+            "difference": chosen.get("difference"),
         }
     return row
 
@@ -85,11 +92,13 @@ def _run(run: RunRecord) -> Document:
         "model": run.model.name,
         "title": paper.TITLES[run.model.name],
         "task": run.evaluation["task"],
+        "recipe": recipe_words(run.config),
         "seed": run.config.seed,
         "hidden": run.model.hidden,
         "settings": config,
         "cost": {
             "examples": examples,
+            "steps": run.result.get("step"),
             "seconds": seconds,
             "examples_per_second": examples / seconds if examples and seconds else None,
             "joules": run.result.get("joules"),
@@ -105,14 +114,10 @@ def _run(run: RunRecord) -> Document:
     }
 
 
-def _on_paper_test_set(evaluation: Document) -> bool:
-    return bool(evaluation.get("set", {}).get("name") == "D_test")
-
-
 def _notes(runs: Sequence[Document]) -> list[str]:
     """What a reader must know to compare the numbers."""
     notes = []
-    other = [run["name"] for run in runs if not _on_paper_test_set(run["evaluation"])]
+    other = [run["name"] for run in runs if not on_paper_test_set(run["evaluation"])]
     if other:
         notes.append(
             f"Not measured on the paper's test set of {paper.TEST_PROGRAMS:,} programs, so not to be compared with it: "
@@ -124,35 +129,18 @@ def _notes(runs: Sequence[Document]) -> list[str]:
     return notes
 
 
-def markdown(document: Document) -> str:
-    """The table of paper against ours, in per cent."""
-    lines = [
-        "| model | full: paper | full: ours | partial: paper | partial: ours |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for row in document["rows"]:
-        cells = [row["title"]]
-        for task in TASKS:
-            told = row[task]
-            ours = "—" if told["ours"] is None else f"{100 * told['ours']:.1f} ± {100 * told['stderr']:.1f}"
-            cells += ["—" if told["paper"] is None else f"{100 * told['paper']:.1f}", ours]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += [""] + [f"{note}" for note in document["notes"]]
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def write_report(
-    runs: Sequence[RunRecord], out: Path | str, load: Callable[[RunRecord], ProgramModel] | None = None
-) -> tuple[Path, Path, Path]:
-    """Write the page, and beside it the table as Markdown and the document as JSON.
+    runs: Sequence[RunRecord], out: Path | str, load: Callable[[RunRecord], ProgramModel | None] | None = None
+) -> tuple[Path, Path, Path, Path]:
+    """Write the page, and beside it the tables as Markdown, the document as JSON and accuracy by length as SVG.
 
     Args:
         runs: Evaluated runs.
         out: The page, ending in `.html`.
-        load: Loads the model of a run, whose pointer is then drawn: the best IPA-GNN of each task.
+        load: Loads the model of a run, whose pointer is then drawn: the best IPA-GNN of each task that has weights.
 
     Returns:
-        The three files.
+        The four files.
     """
     page = Path(out)
     if page.suffix != ".html":
@@ -160,29 +148,40 @@ def write_report(
     if not runs:
         raise ValueError("There are no runs to report; give at least one run folder.")
     document = build_document(runs)
-    summaries = [{"model": r["model"], "task": r["task"], **r["evaluation"]} for r in document["runs"]]
-    figures = [("Accuracy by program length; bands show one standard error.", accuracy_figure(summaries))]
-    for task in TASKS if load is not None else ():
-        pointed = [
-            run for run in runs if run.model.name == "ipa-gnn" and run.evaluation and run.evaluation["task"] == task
-        ]
-        if pointed and load is not None:
-            best = max(pointed, key=lambda run: run.evaluation["overall"]["accuracy"] if run.evaluation else 0.0)
-            model = load(best)
-            if model.config.grammar != PAPER:
-                figures.append(
-                    (f"Instruction pointer of {best.path.name} on programs of its language.", own_language(model, task))
-                )
-                continue
-            for name, (wanted, draw) in POINTER_FIGURES.items():
-                if wanted == task:
-                    figures.append(
-                        (f"Instruction pointer of {best.path.name} on the paper's programs ({name}).", draw(model))
-                    )
-    pictures = [(caption, figure_bytes(figure)) for caption, figure in figures]
+    chosen = [row[task]["recipe"] for row in document["rows"] for task in document["tasks"]]
+    shown = [document["runs"][i] for k in chosen if k is not None for i in document["recipes"][k]["runs"]]
+    accuracy = figure_bytes(
+        accuracy_figure([{"model": r["model"], "task": r["task"], **r["evaluation"]} for r in shown])
+    )
+    pictures = [("Accuracy by program length; bands show one standard error.", accuracy)]
+    pictures += [(caption, figure_bytes(figure)) for caption, figure in _pointers(runs, load)]
     page.parent.mkdir(parents=True, exist_ok=True)
-    files = (page, page.with_suffix(".md"), page.with_suffix(".json"))
-    contents = (render(document, pictures), markdown(document), json.dumps(document, indent=2) + "\n")
-    for path, content in zip(files, contents, strict=True):
-        write_whole(path, content.encode())
+    files = (page, page.with_suffix(".md"), page.with_suffix(".json"), page.with_suffix(".svg"))
+    text = (render(document, pictures), markdown(document), json.dumps(document, indent=2) + "\n")
+    for path, content in zip(files, [*(each.encode() for each in text), accuracy], strict=True):
+        write_whole(path, content)
     return files
+
+
+def _pointers(
+    runs: Sequence[RunRecord], load: Callable[[RunRecord], ProgramModel | None] | None
+) -> list[tuple[str, Figure]]:
+    """What the pointer of the best IPA-GNN of each task does, with captions."""
+    figures: list[tuple[str, Figure]] = []
+    for task in TASKS:
+        pointed = [r for r in runs if r.model.name == "ipa-gnn" and r.evaluation and r.evaluation["task"] == task]
+        for run in sorted(pointed, key=lambda r: -r.evaluation["overall"]["accuracy"] if r.evaluation else 0.0):
+            model = load(run) if load is not None else None
+            if model is None:
+                continue
+            if model.config.grammar != PAPER:
+                caption = f"Instruction pointer of {run.path.name} on programs of its language."
+                figures.append((caption, own_language(model, task)))
+            else:
+                figures += [
+                    (f"Instruction pointer of {run.path.name} on the paper's programs ({name}).", draw(model))
+                    for name, (wanted, draw) in POINTER_FIGURES.items()
+                    if wanted == task
+                ]
+            break
+    return figures

@@ -17,13 +17,13 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; }
-th:first-child, td:first-child, .text { text-align: left; }
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .45rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; }
+.text { text-align: left; } .text:first-child { overflow-wrap: anywhere; } td:not(.text) { white-space: nowrap; }
 thead th { border-bottom: 2px solid currentColor; }
 figure { margin: 1rem 0; } img { max-width: 100%; background: #fff; padding: .4rem; box-sizing: border-box; }
 figcaption, .note { font-size: .9rem; } .note { background: var(--soft); padding: .5rem .8rem; }
-pre { background: var(--soft); padding: .6rem .8rem; overflow-x: auto; font-size: .8rem; }
+pre { background: var(--soft); padding: .6rem .8rem; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .8rem; }
 """
 
 
@@ -47,12 +47,29 @@ def three(value: float) -> str:
     return f"{value:.3f}"
 
 
+def programs(count: float) -> str:
+    """A number of programs, in millions where there are."""
+    return whole(count) if count < 1_000_000 else f"{count / 1e6:.1f} M"
+
+
+def duration(seconds: float) -> str:
+    """A time in seconds, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def energy(joules: float) -> str:
+    """An energy in kilojoules."""
+    return f"{joules / 1000:,.1f} kJ"
+
+
 def plain(value: object) -> str:
     """As it is."""
     return str(value)
 
 
-FORMATS: dict[str, Format] = {f.__name__: f for f in (percent, points, whole, three, plain)}
+FORMATS: dict[str, Format] = {f.__name__: f for f in (percent, points, whole, three, programs, duration, energy, plain)}
 """By the name that the page keeps as `data-format`."""
 
 
@@ -83,10 +100,12 @@ def render(document: dict[str, Any], pictures: Sequence[tuple[str, bytes]]) -> s
         f"<p>ipagnn {page.value('version', 'plain')}, {page.value('made', 'plain')}</p>",
         *(f'<p class="note">{escape(note)}</p>' for note in document["notes"]),
         "<h2>Accuracy on the test set, %</h2>",
-        "<p>Several runs of a model are averaged; ± is one standard error, over programs for one run and over runs for "
-        "several.</p>",
+        "<p>Of each model, the recipe that is best on validation. Runs that differ in their seed alone are averaged; ± "
+        "is one standard error, over programs for one run and over runs for several.</p>",
         page.results(),
         *(_figure(caption, svg) for caption, svg in pictures),
+        "<h2>All recipes, %</h2>",
+        page.recipes(),
         "<h2>By length, %</h2>",
         page.by_length(runs),
         "<h2>What the models do</h2>",
@@ -120,9 +139,13 @@ def _figure(caption: str, svg: bytes) -> str:
     return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
-    lines = "\n".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[int] = (0,)) -> str:
+    """A table whose columns `text` hold words, the others numbers."""
+    kinds = [' class="text"' if k in text else "" for k in range(len(head))]
+    titles = "".join(f"<th{kind}>{escape(title)}</th>" for kind, title in zip(kinds, head, strict=True))
+    lines = "\n".join(
+        f"<tr>{''.join(f'<td{kind}>{cell}</td>' for kind, cell in zip(kinds, row, strict=True))}</tr>" for row in rows
+    )
     return f'<div class="wide"><table><thead><tr>{titles}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>'
 
 
@@ -138,20 +161,42 @@ class _Page:
             return "—"
         return f'<span data-key="{escape(key)}" data-format="{form}">{escape(FORMATS[form](found))}</span>'
 
+    def plus_minus(self, at: str, mean: str = "mean") -> str:
+        """A share and its standard error, where there is one."""
+        shown, error = self.value(f"{at}.{mean}", "percent"), self.value(f"{at}.stderr", "percent")
+        return shown if error == "—" else f"{shown} ± {error}"
+
     def results(self) -> str:
-        rows = []
+        tasks, rows = self.document["tasks"], []
         for i, row in enumerate(self.document["rows"]):
             cells = [escape(row["title"])]
-            for task in ("full", "partial"):
+            for task in tasks:
                 at = f"rows.{i}.{task}"
-                ours = self.value(f"{at}.ours", "percent")
-                if row[task]["ours"] is not None:
-                    ours += f" ± {self.value(f'{at}.stderr', 'percent')}"
-                cells += [self.value(f"{at}.paper", "percent"), ours, self.value(f"{at}.difference", "points")]
-                cells.append(self.value(f"{at}.runs", "whole"))
+                cells += [self.value(f"{at}.paper", "percent"), self.plus_minus(at, "ours")]
+                cells += [self.value(f"{at}.difference", "points"), self.value(f"{at}.runs", "whole")]
             rows.append(cells)
-        head = [f"{task}: {what}" for task in ("full", "partial") for what in ("paper", "ours", "difference", "runs")]
+        head = [f"{task}: {what}" for task in tasks for what in ("paper", "ours", "difference", "runs")]
         return _table(["model", *head], rows)
+
+    def recipes(self) -> str:
+        columns = [
+            ("runs", "seeds", "whole"),
+            ("batch", "batch", "whole"),
+            ("steps", "steps", "whole"),
+            ("programs", "examples", "programs"),
+            ("time", "seconds", "duration"),
+            ("on", "hardware", "plain"),
+        ]
+        rows = []
+        for i in range(len(self.document["recipes"])):
+            at = f"recipes.{i}"
+            cells = [self.value(f"{at}.{key}", "plain") for key in ("title", "task", "recipe")]
+            cells += [self.value(f"{at}.{key}", form) for _, key, form in columns]
+            cells += [self.plus_minus(f"{at}.validation"), self.plus_minus(f"{at}.test")]
+            cells += [self.value(f"{at}.{key}", form) for key, form in (("count", "whole"), ("paper", "percent"))]
+            rows.append(cells)
+        head = ["model", "task", "recipe", *(title for title, _, _ in columns), "validation", "test", "of", "paper"]
+        return _table(head, rows, text=(0, 1, 2, 8))
 
     def by_length(self, runs: range) -> str:
         lengths = sorted({int(n) for run in self.document["runs"] for n in run["evaluation"]["by_length"]})
@@ -190,28 +235,29 @@ class _Page:
 
     def costs(self, runs: range) -> str:
         columns = [
-            ("model", "title", "plain"),
-            ("task", "task", "plain"),
             ("H", "hidden", "whole"),
             ("seed", "seed", "plain"),
             ("rate", "settings.rate", "plain"),
             ("batch", "settings.batch_size", "whole"),
-            ("examples", "cost.examples", "whole"),
-            ("seconds", "cost.seconds", "whole"),
-            ("examples/s", "cost.examples_per_second", "whole"),
-            ("joules", "cost.joules", "whole"),
+            ("programs", "cost.examples", "programs"),
+            ("time", "cost.seconds", "duration"),
+            ("programs/s", "cost.examples_per_second", "whole"),
+            ("energy", "cost.joules", "energy"),
             ("validation, %", "validation", "percent"),
-            ("processor", "hardware.cpu", "plain"),
-            ("GPU", "hardware.gpu", "plain"),
         ]
         rows = [
             [
                 self.value(f"runs.{i}.name", "plain"),
                 *(self.value(f"runs.{i}.{key}", form) for _, key, form in columns),
+                self.value(f"runs.{i}.hardware.{self.processor(i)}", "plain"),
             ]
             for i in runs
         ]
-        return _table(["run", *(title for title, _, _ in columns)], rows)
+        return _table(["run", *(title for title, _, _ in columns), "on"], rows, text=(0, len(columns) + 1))
+
+    def processor(self, i: int) -> str:
+        """What a run was computed with."""
+        return "gpu" if self.document["runs"][i]["hardware"].get("gpu") else "cpu"
 
     def settings(self, i: int) -> str:
         run = self.document["runs"][i]

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ipagnn.models import ModelConfig, ProgramModel, load_model
+from ipagnn.models import ModelConfig, ProgramModel, available_models, load_model
+from ipagnn.models.io import model_record
 from ipagnn.programs import Task
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.files import write_whole
@@ -95,6 +96,14 @@ def read_run(path: Path | str) -> RunRecord:
         (_read_json(folder.path / "run.json") or {}).get("starts", []),
         _read_json(folder.path / EVALUATION),
     )
+
+
+def load_run(run: RunRecord) -> ProgramModel | None:
+    """The model of a run: from its folder, or from the package if it came from this record; None if in neither."""
+    if (run.path / MODEL).is_file():
+        return load_model(run.path / MODEL)
+    packaged = (name for name in available_models() if model_record(name) == run.path.name)
+    return next((load_model(name) for name in packaged), None)
 
 
 def save_evaluation(folder: RunFolder, summary: dict[str, Any]) -> Path:

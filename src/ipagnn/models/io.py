@@ -24,13 +24,14 @@ class ModelFileError(ValueError):
     """A file that is not a model this version can read."""
 
 
-def save_model(model: ProgramModel, path: str | os.PathLike[str], *, half: bool = False) -> None:
+def save_model(model: ProgramModel, path: str | os.PathLike[str], *, half: bool = False, record: str = "") -> None:
     """Write a model. The file appears complete or not at all.
 
     Args:
         model: What to write.
         path: Where.
         half: Round weights to float16, which takes half the room; they are read back as float32.
+        record: Name of the record that tells how the model was trained and what it can do.
     """
     metadata = {
         "format": FORMAT,
@@ -39,6 +40,8 @@ def save_model(model: ProgramModel, path: str | os.PathLike[str], *, half: bool 
         "name": model.config.name,
         "config": json.dumps(model.config.to_dict()),
     }
+    if record:
+        metadata["record"] = record
     target = Path(path)
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
@@ -56,6 +59,17 @@ def available_models() -> list[str]:
     folder = resources.files("ipagnn") / "weights"
     files = folder.iterdir() if folder.is_dir() else iter(())
     return sorted(file.name.removesuffix(SUFFIX) for file in files if file.name.endswith(SUFFIX))
+
+
+def model_record(path_or_name: str | os.PathLike[str]) -> str | None:
+    """Name of the record of a model, if its file tells.
+
+    Raises:
+        FileNotFoundError: There is no such file or model.
+    """
+    with safe_open(_find(path_or_name), framework="pt") as file:
+        metadata: dict[str, str] = file.metadata() or {}
+    return metadata.get("record")
 
 
 def load_model(path_or_name: str | os.PathLike[str], **options: Any) -> ProgramModel:

@@ -33,6 +33,7 @@ class Position:
         best_step: Step of the best validation; -1 before the first.
         best_accuracy: Its accuracy.
         skipped: Steps whose gradient was not applied.
+        joules: Energy that the GPU used in training, over all starts; None if one of them could not measure it.
     """
 
     step: int = 0
@@ -41,6 +42,7 @@ class Position:
     best_step: int = -1
     best_accuracy: float = -1.0
     skipped: int = 0
+    joules: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True)

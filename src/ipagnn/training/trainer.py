@@ -15,6 +15,7 @@ from ipagnn.data.stream import Stream
 from ipagnn.models import build_model, save_model
 from ipagnn.training.checkpoint import Checkpoint, Position
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.energy import energy_meter
 from ipagnn.training.events import Events
 from ipagnn.training.files import RunError, locked, unwritable
 from ipagnn.training.folder import MODEL, MetricsFile, RunFolder
@@ -64,6 +65,7 @@ class Result:
         skipped: Steps whose gradient was not applied.
         seconds: Time spent in training, over all starts.
         ended: When, in UTC.
+        joules: Energy that the one GPU used meanwhile; None where it could not be measured at every start.
     """
 
     state: Literal["finished", "stopped"]
@@ -74,6 +76,7 @@ class Result:
     skipped: int
     seconds: float
     ended: str
+    joules: float | None = None
 
 
 def train(
@@ -142,6 +145,8 @@ class _Loop:
             best_accuracy=best.best_accuracy,
         )
         self._begun = time.monotonic() - self._position.seconds
+        self._meter = energy_meter(processes.device) if processes.world == 1 else None
+        self._joules = self._position.joules  # before this start
         self._saved_at, self._saved_step = time.monotonic(), self._position.step if checkpoint else -1
         self._step: TrainingStep[Any] = make_step(build_model(config.model, config.seed), config, processes.device)
         if checkpoint:
@@ -211,7 +216,7 @@ class _Loop:
             self._position,
             step=first + steps,
             skipped=self._position.skipped + metrics.skipped,
-            seconds=time.monotonic() - self._begun,
+            **self._cost(),
         )
         if self._processes.writes:
             self._log(metrics, steps * config.batch_size / seconds)
@@ -278,9 +283,14 @@ class _Loop:
         """Write the checkpoint that the run goes on from."""
         if not self._processes.writes or self._saved_step == self._position.step:
             return
-        position = replace(self._position, metrics_bytes=self._metrics.flush(), seconds=time.monotonic() - self._begun)
+        position = replace(self._position, metrics_bytes=self._metrics.flush(), **self._cost())
         Checkpoint(self._config, position, self._step.weights(), self._step.state_dict()).write(self._folder.last)
         self._saved_at, self._saved_step = time.monotonic(), position.step
+
+    def _cost(self) -> dict[str, Any]:
+        """Time and energy so far, over all starts."""
+        seconds, before, meter = time.monotonic() - self._begun, self._joules, self._meter
+        return {"seconds": seconds, "joules": None if meter is None or before is None else round(before + meter(), 1)}
 
     def _failure(self, step: int) -> RunError:
         good = f"{self._folder.last}, after step {self._saved_step}" if self._saved_step >= 0 else "none yet"
@@ -314,6 +324,7 @@ class _Loop:
             position.skipped,
             round(position.seconds, 3),
             now(),
+            position.joules,
         )
 
 

@@ -84,6 +84,26 @@ def measure(name: str, hidden: int, batch: int, window: int, seconds: float) -> 
     )
 
 
+def profile(name: str, hidden: int, batch: int) -> None:
+    """Where a step's time goes, by kernel."""
+    settings = TrainConfig(ModelConfig(name, hidden=hidden), batch_size=batch, precision="bf16", device="cuda")
+    step = make_step(build_model(settings.model, 0), settings, DEVICE)
+    prepared = [step.prepare(source(batch, 16).table(k * batch, batch)) for k in range(16)]
+    for item in prepared:
+        step(item)
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as told:
+        for item in prepared:
+            step(item)
+        torch.cuda.synchronize()
+    events = sorted(told.key_averages(), key=lambda event: -event.self_device_time_total)
+    total = sum(event.self_device_time_total for event in events) / 1e3 / len(prepared)
+    print(f"{name}: {total:.3f} ms of kernels a step")
+    for event in events[:20]:
+        time_ms, calls = event.self_device_time_total / 1e3 / len(prepared), event.count / len(prepared)
+        print(f"  {time_ms:7.3f} ms {calls:6.1f} calls  {event.key[:90]}", flush=True)
+
+
 def fed(name: str, hidden: int, batch: int, workers: int, steps: int) -> None:
     """Training from the stream, at full speed, each step's plan held against the one that was made."""
     from ipagnn.training.message_step import MessageStep  # needs Triton, which comes with CUDA builds of torch
@@ -125,6 +145,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, nargs="*", default=[1, 16])
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--fed", type=int, default=0, help="train so many steps from the stream, twice")
+    parser.add_argument("--profile", action="store_true", help="also tell where the time goes, by kernel")
     parser.add_argument("--workers", type=int, default=12)
     options = parser.parse_args()
     if not torch.cuda.is_available():
@@ -134,6 +155,8 @@ def main() -> None:
     for name in options.models:
         for window in options.windows:
             measure(name, options.hidden, options.batch, window, options.seconds)
+        if options.profile:
+            profile(name, options.hidden, options.batch)
         if options.fed and name in MODELS[:4]:
             fed(name, options.hidden, options.batch, options.workers, options.fed)
 

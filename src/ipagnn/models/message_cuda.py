@@ -42,7 +42,7 @@ class Tile:
 
 
 SMALL_TILE = Tile(64, 32, 32, 4, 3)
-FEW_LINES = 8192
+FEW_LINES = 2048
 """Lines a step up to which the small tile is used, so that all multiprocessors have work."""
 
 
@@ -160,7 +160,7 @@ class MessageLauncher(ABC):
         self.model, self.weights, self.plan, self.exact = model, weights, plan, exact
         self.hidden, self.padded = weights.hidden, weights.padded
         self.slots = plan.capacity.slots
-        shapes = self.shapes(weights, plan.capacity)
+        shapes = self.shapes(model, weights, plan.capacity)
         used = size_of(shapes)
         self.views = lay(shapes, memory)
         self.waves = StatementWaves(weights, plan, memory[used:], exact=exact)
@@ -171,13 +171,13 @@ class MessageLauncher(ABC):
 
     @classmethod
     @abstractmethod
-    def shapes(cls, weights: Weights, capacity: MessageCapacity) -> Shapes:
+    def shapes(cls, model: ProgramModel, weights: Weights, capacity: MessageCapacity) -> Shapes:
         """Buffers beside those of the statements."""
 
     @classmethod
-    def bytes(cls, weights: Weights, capacity: MessageCapacity) -> int:
+    def bytes(cls, model: ProgramModel, weights: Weights, capacity: MessageCapacity) -> int:
         """Memory that all buffers take."""
-        return size_of(cls.shapes(weights, capacity)) + Buffers.bytes(weights, capacity.statements)
+        return size_of(cls.shapes(model, weights, capacity)) + Buffers.bytes(weights, capacity.statements)
 
     @abstractmethod
     def inputs(self) -> tuple[Tensor, ...]:
@@ -239,7 +239,7 @@ class StatementLauncher(MessageLauncher):
     """NoControl: every statement is executed at every step, and states are exchanged with all neighbours."""
 
     @classmethod
-    def shapes(cls, weights: Weights, capacity: MessageCapacity) -> Shapes:
+    def shapes(cls, model: ProgramModel, weights: Weights, capacity: MessageCapacity) -> Shapes:
         """See `MessageLauncher`."""
         return {"scales": ((capacity.rows,), torch.float32)}
 

@@ -45,7 +45,7 @@ class GatedLauncher(MessageLauncher):
         self._rows |= self.waves.wide
 
     @classmethod
-    def shapes(cls, weights: Weights, capacity: MessageCapacity) -> Shapes:
+    def shapes(cls, model: ProgramModel, weights: Weights, capacity: MessageCapacity) -> Shapes:
         """See `MessageLauncher`."""
         rows, slots, padded, kind = capacity.rows, capacity.slots, weights.padded, weights.dtype
         shapes: Shapes = {

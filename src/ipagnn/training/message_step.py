@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.models import ProgramModel
+from ipagnn.models.message_attention import AttentionLauncher
 from ipagnn.models.message_cuda import MessageLauncher, StatementLauncher, execute
 from ipagnn.models.message_gated import GatedLauncher
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
@@ -24,8 +25,10 @@ from ipagnn.training.step import PlainStep, Tally, autocast
 def launcher_of(model: ProgramModel) -> type[MessageLauncher] | None:
     """What launches the kernels for a model as it is configured; None if there are none."""
     kind = message_kind(model) if model.config.execution == "packed" else None
-    if kind is None or isinstance(model, RGAT):
+    if kind is None:
         return None
+    if isinstance(model, RGAT):
+        return AttentionLauncher
     return StatementLauncher if kind == "statements" else GatedLauncher
 
 
@@ -77,7 +80,7 @@ class MessageStep(PlainStep):
         self._graphs.clear()  # they hold the addresses of the state before
 
     def _capture(self, capacity: MessageCapacity, contents: Tensor) -> None:
-        needed = self._launcher.bytes(self._weights, capacity)
+        needed = self._launcher.bytes(self._model, self._weights, capacity)
         if needed > len(self._memory):  # all sizes share one piece of memory; graphs of the smaller one are made again
             torch.cuda.synchronize(self._device)
             self._graphs.clear()

@@ -78,12 +78,12 @@ def _by_length(evaluation: dict[str, Any]) -> list[str]:
 
 
 def _limits(evaluation: dict[str, Any]) -> str:
-    limits = "it knows programs like those of training, and its probabilities are worth what they are on such."
+    limits = "on programs unlike those of training neither its answers nor its probabilities mean much."
     trace = evaluation.get("trace", {})
     fits, exceeds = trace.get("fits", {}).get("accuracy"), trace.get("exceeds", {}).get("accuracy")
     if fits is not None and exceeds is not None:
         limits += (
-            f" Of test programs whose true trace has at most as many statements as the model has steps it gets "
-            f"{percent(fits)}% right, of the others {percent(exceeds)}%."
+            f" It gets {percent(fits)}% of the test programs right whose true trace has at most as many statements as "
+            f"the program gets steps, and {percent(exceeds)}% of the others."
         )
     return f"{limits} Expected calibration error on test programs: {evaluation['calibration']['ece']:.3f}."

@@ -19,7 +19,8 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .45rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; }
-.text { text-align: left; } .text:first-child { overflow-wrap: anywhere; } td:not(.text) { white-space: nowrap; }
+.text { text-align: left; } .text:first-child { overflow-wrap: anywhere; min-width: 7rem; }
+td:not(.text) { white-space: nowrap; }
 thead th { border-bottom: 2px solid currentColor; }
 figure { margin: 1rem 0; } img { max-width: 100%; background: #fff; padding: .4rem; box-sizing: border-box; }
 figcaption, .note { font-size: .9rem; } .note { background: var(--soft); padding: .5rem .8rem; }

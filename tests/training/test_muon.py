@@ -5,9 +5,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from ipagnn.data.splits import training_sampler
 from ipagnn.models import MODELS, ModelConfig, build_model
 from ipagnn.training import TrainConfig
 from ipagnn.training.muon import MOMENTUM, STEP, has_blocks, orthogonalise
+from ipagnn.training.step import make_step
 from ipagnn.training.update import Update
 
 H = 6
@@ -127,3 +129,18 @@ def test_goes_on_from_its_state() -> None:
         apply(twin, other, gradients(model, k))
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
     assert all(torch.equal(x, other.state_dict()[key]) for key, x in update.state_dict().items())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_captured_steps_have_the_length_of_the_rate(precision: Any) -> None:
+    settings = TrainConfig(ModelConfig(hidden=40), optimizer="muon", batch_size=24, device="cuda", precision=precision)
+    step = make_step(build_model(settings.model, 0), settings, torch.device("cuda"))
+    plan = step.prepare(training_sampler("full", 10, 1).table(0, 24))
+    for rate in (0.0, 1e-2, 1e-3):
+        before = step.weights()["cell.hidden_2"]
+        step.set_rate(rate)
+        step(plan)
+        moved = (step.weights()["cell.hidden_2"] - before).square().mean().sqrt()
+        assert float(moved) == pytest.approx(STEP * rate, rel=0.4)
+    assert step.metrics().skipped == 0

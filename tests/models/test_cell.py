@@ -29,6 +29,8 @@ def test_cell_is_torchs_two_layer_lstm_over_the_four_tokens() -> None:
     expected = torch.cat([c[0], h[0], c[1], h[1]], dim=1)
     torch.testing.assert_close(cell(state, tokens), expected)
     torch.testing.assert_close(cell(state, tokens, cell.table()), expected)
+    used, places = tokens.unique(return_inverse=True)
+    torch.testing.assert_close(cell(state, places, cell.table(used)), expected)
 
 
 def test_every_gate_is_initialised_on_its_own() -> None:

@@ -52,13 +52,17 @@ class StatementRNN(nn.Module):
         self.hidden_2 = _gates(hidden, generator, orthogonal=True)
         self.bias_2 = nn.Parameter(torch.zeros(4 * hidden))
 
-    def table(self) -> Tensor:
+    def table(self, tokens: Tensor | None = None) -> Tensor:
         """What each token adds to the gates of layer 1: 1,048 distinct rows, computed once per forward pass (SPEC 6.2).
 
+        Args:
+            tokens: Those wanted, if not all. [token]
+
         Shapes:
-            -> [vocabulary, 4 * hidden]
+            -> [vocabulary or token, 4 * hidden]
         """
-        return self.embedding @ self.input_1 + self.bias_1
+        embedding = self.embedding if tokens is None else self.embedding.index_select(0, tokens)
+        return embedding @ self.input_1 + self.bias_1
 
     def zero_state(self, rows: int) -> Tensor:
         """The state before anything was read. [row, 4 * hidden]"""

@@ -5,7 +5,7 @@ successors, among the rows of the next step or the exits; the data side has work
 row: its final state is the sum over everything that ever arrived, divided once. `packed_step` has the arithmetic.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -65,7 +65,11 @@ def run_packed(
         nothing = cell.zero_state(0)
         final = cell.zero_state(programs)
         return Packed(final, nothing[:, 0], nothing[:, :2], nothing, nothing) if keep else Packed(final)
-    weights = [cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2]
+    used = None
+    if rows.tokens.device.type == "cpu":  # a small batch has few of all tokens; a GPU would have to be waited for
+        used, places = rows.tokens.unique(return_inverse=True)
+        rows = replace(rows, tokens=places.to(rows.tokens.dtype))
+    weights = [cell.table(used), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2]
     if branch is not None:
         weights += [branch.weight, branch.bias]
     learns = torch.is_grad_enabled() and any(weight.requires_grad for weight in weights)

@@ -28,7 +28,7 @@ class Weights:
     """The weights of one pass, as the step reads them; products run in the type of the kernels.
 
     Attributes:
-        table: What each token adds to the gates of layer 1. [vocabulary, 4 * hidden]
+        table: What each token that rows have adds to the gates of layer 1. [token, 4 * hidden]
         hidden_1: Kernel from layer 1's output. [hidden, 4 * hidden]
         kernel_2: Kernels from layer 1's output and layer 2's. [2 * hidden, 4 * hidden]
         bias_2: [4 * hidden]

@@ -202,8 +202,8 @@ class MessageLauncher(ABC):
         self.weights.load(*(*weights, none, none[0]))
 
     def tile(self, tile: Tile) -> dict[str, Any]:
-        """Block shapes for a kernel."""
-        return (SMALL_TILE if self.few else tile).arguments(exact=self.exact)
+        """Block shapes for a kernel; exact products take Triton long to compile in large ones."""
+        return (SMALL_TILE if self.few or self.exact else tile).arguments(exact=self.exact)
 
     def start(self, state: Tensor, h: Tensor) -> None:
         """Embed(x_n): run the distinct statements, and hand their states to the rows of step 0. [row, part, P]"""

@@ -80,7 +80,7 @@ class MessageCapacity:
 
 @dataclass(frozen=True, slots=True)
 class MessagePlan:
-    """Views of the flat tensor, int32 all; entries beyond a batch's are not read.
+    """Views of the flat tensor, int32 all; what is beyond a batch's is not read; in `statement` it is 0.
 
     Attributes:
         flat: The tensor itself.
@@ -128,7 +128,7 @@ class MessagePlan:
     def empty(capacity: MessageCapacity, device: torch.device | str, *, pinned: bool = False) -> "MessagePlan":
         """Room for a plan."""
         sizes = capacity.sizes()
-        flat = torch.zeros(sum(sizes.values()), dtype=torch.int32, device=device, pin_memory=pinned)
+        flat = torch.empty(sum(sizes.values()), dtype=torch.int32, device=device, pin_memory=pinned)
         parts = dict(zip(sizes, flat.split(list(sizes.values())), strict=True))
         parts["tokens"] = parts["tokens"].view(capacity.statements, 4)
         return MessagePlan(flat, capacity, **parts)
@@ -145,14 +145,14 @@ class MessagePlan:
             kind == "statements",
         )
         arrival_offsets, arrivals, targets, departure_offsets, departures = messages
-        tokens = batch.node_tokens.numpy()[node]
         steps, rows, nodes = len(offsets) - 2, len(node), int(offsets[1])
+        tokens = batch.node_tokens.numpy()[node if kind == "statements" else node[:nodes]]
         if kind == "statements":
             none = np.zeros(0, np.int32)
             statement, member_offsets, members = none, none, none
             waves = np.stack([offsets[:-1], exit_offsets], axis=1).reshape(-1)
         else:
-            statement, member_offsets, members, tokens = distinct_statements(tokens[:nodes])
+            statement, member_offsets, members, tokens = distinct_statements(tokens)
             waves = np.array([0, len(tokens)])
         order, chunk_offsets, first_chunk = token_order(tokens, VOCABULARY_SIZE, TOKEN_CHUNK)
         room = roomy(rows)
@@ -166,8 +166,9 @@ class MessagePlan:
             statements=room if kind == "statements" else roomy(len(tokens)),
         )
         plan = MessagePlan.empty(capacity, "cpu", pinned=pinned)
-        plan.offsets.fill_(rows)
-        plan.waves.fill_(int(waves[-1]))
+        plan.offsets.numpy()[:] = rows
+        plan.waves.numpy()[:] = waves[-1]
+        plan.statement.numpy()[len(statement) :] = 0
         for place, values in (
             (plan.offsets, offsets),
             (plan.next, following),
@@ -190,5 +191,5 @@ class MessagePlan:
             (plan.chunk_offsets, chunk_offsets),
             (plan.order, order),
         ):
-            place[: len(values)] = torch.from_numpy(values)
+            place.numpy()[: len(values)] = values  # NumPy copies on this thread alone
         return plan

@@ -24,13 +24,15 @@ def add_product(  # type: ignore[no-untyped-def]
     K: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Add left @ right to a tile: left [line, length], right [length, column] with any strides; K divides length."""
-    for start in range(0, length, K):
-        inner = start + tl.arange(0, K)
-        a = tl.load(left + lines[:, None] * left_stride + inner[None, :], mask=inside[:, None], other=0.0)
-        at = right + inner[:, None] * right_inner + columns[None, :] * right_outer
-        total = tl.dot(
-            a, tl.load(at, mask=fits[None, :], other=0.0), total, input_precision="ieee" if EXACT else "tf32"
-        )
+    inner = tl.arange(0, K)
+    a_at = left + lines[:, None] * left_stride + inner[None, :]
+    b_at = right + inner[:, None] * right_inner + columns[None, :] * right_outer
+    for _ in range(0, length, K):
+        a = tl.load(a_at, mask=inside[:, None], other=0.0)
+        b = tl.load(b_at, mask=fits[None, :], other=0.0)
+        total = tl.dot(a, b, total, input_precision="ieee" if EXACT else "tf32")
+        a_at += K
+        b_at += K * right_inner
     return total
 
 
@@ -147,26 +149,33 @@ def gated_forward(  # type: ignore[no-untyped-def]
         if SKIP:
             start_edge = tl.load(arrival_offsets + rows, mask=inside, other=0)
             receives = tl.max(tl.load(arrival_offsets + rows + 1, mask=inside, other=0) - start_edge, 0) > 0
+        inner = tl.arange(0, K)
+        line_at = lines[:, None] * P + inner[None, :]
+        unit_at = inner[:, None] * (3 * P) + units[None, :]
         if receives:
-            for start in range(0, P, K):
-                inner = start + tl.arange(0, K)
-                a = tl.load(x + lines[:, None] * P + inner[None, :], mask=inside[:, None], other=0.0)
-                at = w_input + inner[:, None] * (3 * P) + units[None, :]
-                n = tl.dot(a, tl.load(at, mask=some, other=0.0), n, input_precision=precision)
-                r = tl.dot(a, tl.load(at + P, mask=some, other=0.0), r, input_precision=precision)
-                z = tl.dot(a, tl.load(at + 2 * P, mask=some, other=0.0), z, input_precision=precision)
+            a_at = x + line_at
+            b_at = w_input + unit_at
+            for _ in range(0, P, K):
+                a = tl.load(a_at, mask=inside[:, None], other=0.0)
+                n = tl.dot(a, tl.load(b_at, mask=some, other=0.0), n, input_precision=precision)
+                r = tl.dot(a, tl.load(b_at + P, mask=some, other=0.0), r, input_precision=precision)
+                z = tl.dot(a, tl.load(b_at + 2 * P, mask=some, other=0.0), z, input_precision=precision)
+                a_at += K
+                b_at += K * 3 * P
         else:
             at_bias = w_input + (P - 1) * (3 * P) + units
             n += tl.load(at_bias, mask=fits, other=0.0).to(tl.float32)[None, :]
             r += tl.load(at_bias + P, mask=fits, other=0.0).to(tl.float32)[None, :]
             z += tl.load(at_bias + 2 * P, mask=fits, other=0.0).to(tl.float32)[None, :]
-        for start in range(0, P, K):
-            inner = start + tl.arange(0, K)
-            a = tl.load(h + lines[:, None] * P + inner[None, :], mask=inside[:, None], other=0.0)
-            at = w_hidden + inner[:, None] * (3 * P) + units[None, :]
-            r = tl.dot(a, tl.load(at, mask=some, other=0.0), r, input_precision=precision)
-            z = tl.dot(a, tl.load(at + P, mask=some, other=0.0), z, input_precision=precision)
-            u = tl.dot(a, tl.load(at + 2 * P, mask=some, other=0.0), u, input_precision=precision)
+        h_at = h + line_at
+        c_at = w_hidden + unit_at
+        for _ in range(0, P, K):
+            a = tl.load(h_at, mask=inside[:, None], other=0.0)
+            r = tl.dot(a, tl.load(c_at, mask=some, other=0.0), r, input_precision=precision)
+            z = tl.dot(a, tl.load(c_at + P, mask=some, other=0.0), z, input_precision=precision)
+            u = tl.dot(a, tl.load(c_at + 2 * P, mask=some, other=0.0), u, input_precision=precision)
+            h_at += K
+            c_at += K * 3 * P
         target = tl.load(following + rows, mask=inside, other=-1)
         goes_on = (target >= 0)[:, None] & some
         r, z = sigmoid(r), sigmoid(z)

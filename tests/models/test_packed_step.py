@@ -1,5 +1,7 @@
 """The hand-written packed step against the dense form, and its ways of running against each other."""
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
@@ -209,6 +211,20 @@ def test_threads_of_parts_have_no_threads_of_their_own(how: str) -> None:
         assert {count for _, count in told} == {1}
         assert torch.get_num_threads() == 3
         x.exp_()  # begins torch's own threads again
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("how", ["parts"], indirect=True)
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of a fork beside threads, which is the point
+def test_a_forked_process_begins_threads_of_its_own(how: str) -> None:
+    packed_parts.at_once(lambda item: item, range(3), on_cpu=True)
+    torch.zeros(400, 400).exp_()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        told = packed_parts.at_once(lambda item: item + 1, range(3), on_cpu=True)
+        os._exit(0 if told == [1, 2, 3] else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize("how", ["parts"], indirect=True)

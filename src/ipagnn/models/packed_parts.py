@@ -182,9 +182,9 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """A forked process has none of the threads."""
-    global _pool, _lock
-    _pool, _lock = None, Lock()
+    """A forked process has none of the threads: not ours, and not those of torch, whose end it would wait for."""
+    global _pool, _lock, _end_waiting
+    _pool, _lock, _end_waiting = None, Lock(), None
 
 
 if hasattr(os, "register_at_fork"):

@@ -169,12 +169,15 @@ def send_backward(  # type: ignore[no-untyped-def]
     last = tl.load(offsets + step + 1)
     across: tl.constexpr = (P + N - 1) // N
     for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
-        lines = (first + (tile // across) * M + tl.arange(0, M)).to(tl.int64)
-        inside = lines < last
+        base = first + (tile // across) * M
+        wide_base = base.to(tl.int64)
+        line = tl.arange(0, M)
+        inside = line < last - base
         units = (tile % across) * N + tl.arange(0, N)
         fits = units < P
         here = inside[:, None] & fits[None, :]
-        at = d_state + lines[:, None] * P + units[None, :]
+        at = d_state + wide_base * P + line[:, None] * P + units[None, :]
         total = tl.load(at, mask=here, other=0.0)
-        total = add_product(total, d_messages, 4 * P, lines, inside, weights, 1, 4 * P, units, fits, 4 * P, K, EXACT)
+        left = d_messages + wide_base * (4 * P)
+        total = add_product(total, left, 4 * P, line, inside, weights, 1, 4 * P, units, fits, 4 * P, K, EXACT)
         tl.store(at, total, mask=here)

@@ -20,19 +20,22 @@ DECIDES, EXIT = tl.constexpr(message_kernels.DECIDES), tl.constexpr(message_kern
 
 @triton.jit
 def add_product(  # type: ignore[no-untyped-def]
-    total, left, left_stride, lines, inside, right, right_inner, right_outer, columns, fits, length,
+    total, left, left_stride, line, inside, right, right_inner, right_outer, columns, fits, length,
     K: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """Add left @ right to a tile: left [line, length], right [length, column] with any strides; K divides length."""
+    """Add left @ right to a tile: left [line, length], right [length, column] with any strides; K divides length.
+
+    `left` points at the tile's first line, so that all that is added to it fits 32 bits: fewer registers.
+    """
     inner = tl.arange(0, K)
-    a_at = left + lines[:, None] * left_stride + inner[None, :]
-    b_at = right + inner[:, None] * right_inner + columns[None, :] * right_outer
+    a_at = line[:, None] * left_stride + inner[None, :]
+    b_at = inner[:, None] * right_inner + columns[None, :] * right_outer
     for _ in range(0, length, K):
-        a = tl.load(a_at, mask=inside[:, None], other=0.0)
-        b = tl.load(b_at, mask=fits[None, :], other=0.0)
+        a = tl.load(left + a_at, mask=inside[:, None], other=0.0)
+        b = tl.load(right + b_at, mask=fits[None, :], other=0.0)
         total = tl.dot(a, b, total, input_precision="ieee" if EXACT else "tf32")
-        a_at += K
-        b_at += K * right_inner
+        left += K
+        right += K * right_inner
     return total
 
 
@@ -52,22 +55,29 @@ def send(  # type: ignore[no-untyped-def]
     across: tl.constexpr = (wide + N - 1) // N
     early: tl.constexpr = (1 << (SLOTS // 2)) - 1
     for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
-        lines = (first + (tile // across) * M + tl.arange(0, M)).to(tl.int64)
-        inside = lines < last
+        base = first + (tile // across) * M
+        wide_base = base.to(tl.int64)
+        line = tl.arange(0, M)
+        inside = line < last - base
         begin = (tile % across) * N
         columns = begin + tl.arange(0, N)
         needed = True
         if not ALWAYS:
-            sends = tl.load(flags + lines // PARTS, mask=inside, other=0)
+            sends = tl.load(flags + (base + line) // PARTS, mask=inside, other=0)
             wants_early = (tl.max(sends & early, 0) > 0) & (begin < wide // 2)
             wants_late = (tl.max(sends & (early << (SLOTS // 2)), 0) > 0) & (begin + N > wide // 2)
             needed = wants_early | wants_late
         if needed:
             total = tl.zeros((M, N), tl.float32)
             fits = columns < wide
-            total = add_product(total, h, P, lines, inside, weights, wide, 1, columns, fits, P, K, EXACT)
-            at = messages + lines[:, None] * wide + columns[None, :]
-            tl.store(at, total.to(messages.dtype.element_ty), mask=inside[:, None] & fits[None, :])
+            left = h + wide_base * P
+            total = add_product(total, left, P, line, inside, weights, wide, 1, columns, fits, P, K, EXACT)
+            at = line[:, None] * wide + columns[None, :]
+            tl.store(
+                messages + wide_base * wide + at,
+                total.to(messages.dtype.element_ty),
+                mask=inside[:, None] & fits[None, :],
+            )
 
 
 @triton.jit(do_not_specialize=PLAIN)
@@ -135,9 +145,11 @@ def gated_forward(  # type: ignore[no-untyped-def]
     across: tl.constexpr = (P + N - 1) // N
     precision: tl.constexpr = "ieee" if EXACT else "tf32"
     for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
-        lines = (first + (tile // across) * M + tl.arange(0, M)).to(tl.int64)
-        inside = lines < last
-        rows = lines // PARTS
+        base = first + (tile // across) * M
+        wide_base = base.to(tl.int64)
+        line = tl.arange(0, M)
+        inside = line < last - base
+        rows = (base + line) // PARTS
         units = (tile % across) * N + tl.arange(0, N)
         fits = units < P
         some = fits[None, :]
@@ -150,44 +162,45 @@ def gated_forward(  # type: ignore[no-untyped-def]
             start_edge = tl.load(arrival_offsets + rows, mask=inside, other=0)
             receives = tl.max(tl.load(arrival_offsets + rows + 1, mask=inside, other=0) - start_edge, 0) > 0
         inner = tl.arange(0, K)
-        line_at = lines[:, None] * P + inner[None, :]
+        line_at = line[:, None] * P + inner[None, :]
         unit_at = inner[:, None] * (3 * P) + units[None, :]
         if receives:
-            a_at = x + line_at
-            b_at = w_input + unit_at
+            left = x + wide_base * P
+            right = w_input
             for _ in range(0, P, K):
-                a = tl.load(a_at, mask=inside[:, None], other=0.0)
-                n = tl.dot(a, tl.load(b_at, mask=some, other=0.0), n, input_precision=precision)
-                r = tl.dot(a, tl.load(b_at + P, mask=some, other=0.0), r, input_precision=precision)
-                z = tl.dot(a, tl.load(b_at + 2 * P, mask=some, other=0.0), z, input_precision=precision)
-                a_at += K
-                b_at += K * 3 * P
+                a = tl.load(left + line_at, mask=inside[:, None], other=0.0)
+                n = tl.dot(a, tl.load(right + unit_at, mask=some, other=0.0), n, input_precision=precision)
+                r = tl.dot(a, tl.load(right + P + unit_at, mask=some, other=0.0), r, input_precision=precision)
+                z = tl.dot(a, tl.load(right + 2 * P + unit_at, mask=some, other=0.0), z, input_precision=precision)
+                left += K
+                right += K * 3 * P
         else:
             at_bias = w_input + (P - 1) * (3 * P) + units
             n += tl.load(at_bias, mask=fits, other=0.0).to(tl.float32)[None, :]
             r += tl.load(at_bias + P, mask=fits, other=0.0).to(tl.float32)[None, :]
             z += tl.load(at_bias + 2 * P, mask=fits, other=0.0).to(tl.float32)[None, :]
-        h_at = h + line_at
-        c_at = w_hidden + unit_at
+        left_h = h + wide_base * P
+        right_h = w_hidden
         for _ in range(0, P, K):
-            a = tl.load(h_at, mask=inside[:, None], other=0.0)
-            r = tl.dot(a, tl.load(c_at, mask=some, other=0.0), r, input_precision=precision)
-            z = tl.dot(a, tl.load(c_at + P, mask=some, other=0.0), z, input_precision=precision)
-            u = tl.dot(a, tl.load(c_at + 2 * P, mask=some, other=0.0), u, input_precision=precision)
-            h_at += K
-            c_at += K * 3 * P
+            a = tl.load(left_h + line_at, mask=inside[:, None], other=0.0)
+            r = tl.dot(a, tl.load(right_h + unit_at, mask=some, other=0.0), r, input_precision=precision)
+            z = tl.dot(a, tl.load(right_h + P + unit_at, mask=some, other=0.0), z, input_precision=precision)
+            u = tl.dot(a, tl.load(right_h + 2 * P + unit_at, mask=some, other=0.0), u, input_precision=precision)
+            left_h += K
+            right_h += K * 3 * P
         target = tl.load(following + rows, mask=inside, other=-1)
         goes_on = (target >= 0)[:, None] & some
         r, z = sigmoid(r), sigmoid(z)
         n = tanh(n + r * u)
-        old = tl.load(state + lines[:, None] * P + units[None, :], mask=goes_on, other=0.0)
+        old = tl.load(state + wide_base * P + line[:, None] * P + units[None, :], mask=goes_on, other=0.0)
         new = tl.where(units[None, :] == P - 1, 1.0, z * old + (1.0 - z) * n)
         kind = h.dtype.element_ty
-        to = (target.to(tl.int64) * PARTS + lines % PARTS)[:, None] * P + units[None, :]
-        tl.store(state + to, new, mask=goes_on)
+        after = last.to(tl.int64) * P  # the next step's first line
+        to = (target * PARTS + (base + line) % PARTS - last)[:, None] * P + units[None, :]
+        tl.store(state + after + to, new, mask=goes_on)
         if kind != tl.float32:
-            tl.store(h + to, new.to(kind), mask=goes_on)
-        keep = gates + lines[:, None] * (4 * P) + units[None, :]
+            tl.store(h + after + to, new.to(kind), mask=goes_on)
+        keep = gates + wide_base * (4 * P) + line[:, None] * (4 * P) + units[None, :]
         whole = inside[:, None] & some
         tl.store(keep, tl.where(goes_on, n, 0.0).to(kind), mask=whole)
         tl.store(keep + P, tl.where(goes_on, r, 0.0).to(kind), mask=whole)

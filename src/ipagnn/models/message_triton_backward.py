@@ -27,9 +27,11 @@ def gated_backward(  # type: ignore[no-untyped-def]
     half: tl.constexpr = SLOTS // 2
     early: tl.constexpr = (1 << half) - 1
     for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
-        lines = (first + (tile // across) * M + tl.arange(0, M)).to(tl.int64)
-        inside = lines < last
-        rows = lines // PARTS
+        base = first + (tile // across) * M
+        wide_base = base.to(tl.int64)
+        line = tl.arange(0, M)
+        inside = line < last - base
+        rows = (base + line) // PARTS
         units = (tile % across) * N + tl.arange(0, N)
         fits = units < P
         here = inside[:, None] & fits[None, :]
@@ -40,22 +42,28 @@ def gated_backward(  # type: ignore[no-untyped-def]
         )
         total = tl.zeros((M, N), tl.float32)
         on = tl.where(tl.max(target, 0) >= 0, 3 * P, 0)
-        total = add_product(total, gates + P, 4 * P, lines, inside, w_hidden, 1, 3 * P, units, fits, on, K, EXACT)
-        total = add_product(total, d_messages, wide, lines, inside, w_messages, 1, wide, units, fits, length, K, EXACT)
-        at = lines[:, None] * P + units[None, :]
+        left = gates + wide_base * (4 * P) + P
+        total = add_product(total, left, 4 * P, line, inside, w_hidden, 1, 3 * P, units, fits, on, K, EXACT)
+        left = d_messages + wide_base * wide
+        total = add_product(total, left, wide, line, inside, w_messages, 1, wide, units, fits, length, K, EXACT)
+        at = wide_base * P + line[:, None] * P + units[None, :]
         carried = (target >= 0) | ((flag & EXIT) != 0)
         total += tl.load(d_state + at, mask=here & carried[:, None], other=0.0)
         if POINTER:
             slope = tl.load(d_score + rows, mask=inside, other=0.0)
-            branch = tl.load(branch_weight + (lines % PARTS)[:, None] * P + units[None, :], mask=here, other=0.0)
+            branch = tl.load(
+                branch_weight + ((base + line) % PARTS)[:, None] * P + units[None, :], mask=here, other=0.0
+            )
             total += slope[:, None] * branch
         total = tl.where(units[None, :] < P - 1, total, 0.0)
         if FIRST:
             tl.store(d_state + at, total, mask=here)
         else:
-            origin = tl.load(previous + rows, mask=inside, other=0).to(tl.int64) * PARTS + lines % PARTS
-            saved = gates + origin[:, None] * (4 * P) + units[None, :]
-            old_at = origin[:, None] * P + units[None, :]
+            before = tl.load(offsets + step - 1) * PARTS  # the first line of the step before
+            wide_before = before.to(tl.int64) * P
+            origin = tl.load(previous + rows, mask=inside, other=0) * PARTS + (base + line) % PARTS - before
+            saved = gates + 4 * wide_before + origin[:, None] * (4 * P) + units[None, :]
+            old_at = wide_before + origin[:, None] * P + units[None, :]
             n = tl.load(saved, mask=here, other=0.0).to(tl.float32)
             z = tl.load(saved + 2 * P, mask=here, other=0.0).to(tl.float32)
             old = tl.load(state + old_at, mask=here, other=0.0)
@@ -80,20 +88,23 @@ def arrive_backward(  # type: ignore[no-untyped-def]
     last = tl.load(offsets + step + 1) * PARTS
     across: tl.constexpr = (P + N - 1) // N
     for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
-        lines = (first + (tile // across) * M + tl.arange(0, M)).to(tl.int64)
-        inside = lines < last
+        base = first + (tile // across) * M
+        wide_base = base.to(tl.int64)
+        line = tl.arange(0, M)
+        inside = line < last - base
         units = (tile % across) * N + tl.arange(0, N)
         fits = units < P
         length = 3 * P
         if SKIP:
-            rows = lines // PARTS
+            rows = (base + line) // PARTS
             start_edge = tl.load(arrival_offsets + rows, mask=inside, other=0)
             most = tl.max(tl.load(arrival_offsets + rows + 1, mask=inside, other=0) - start_edge, 0)
             length = tl.where(most > 0, 3 * P, 0)
         if length > 0:
             total = tl.zeros((M, N), tl.float32)
-            total = add_product(total, gates, 4 * P, lines, inside, w_input, 1, 3 * P, units, fits, length, K, EXACT)
-            at = d_x + lines[:, None] * P + units[None, :]
+            left = gates + wide_base * (4 * P)
+            total = add_product(total, left, 4 * P, line, inside, w_input, 1, 3 * P, units, fits, length, K, EXACT)
+            at = d_x + wide_base * P + line[:, None] * P + units[None, :]
             tl.store(at, total.to(d_x.dtype.element_ty), mask=inside[:, None] & fits[None, :])
 
 

@@ -214,7 +214,7 @@ def check(hidden: int) -> None:
     from ipagnn.training.step import PlainStep
 
     settings = ModelConfig("ipa-gnn", hidden=hidden, execution="dense")
-    table = training_sampler("full", 10, 0).table(0, 96)
+    table = training_sampler("full", 10, 0).table(0, 32)
     whole = build_model(settings, 0).collate(table).steps
     table = table.take([i for i, steps in enumerate(whole.tolist()) if steps <= STEPS])
     model = build_model(settings, 0)

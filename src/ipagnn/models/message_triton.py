@@ -157,37 +157,49 @@ def gated_forward(  # type: ignore[no-untyped-def]
         r = tl.zeros((M, N), tl.float32)
         z = tl.zeros((M, N), tl.float32)
         u = tl.zeros((M, N), tl.float32)
-        receives = True
-        if SKIP:
-            start_edge = tl.load(arrival_offsets + rows, mask=inside, other=0)
-            receives = tl.max(tl.load(arrival_offsets + rows + 1, mask=inside, other=0) - start_edge, 0) > 0
         inner = tl.arange(0, K)
         line_at = line[:, None] * P + inner[None, :]
         unit_at = inner[:, None] * (3 * P) + units[None, :]
-        if receives:
-            left = x + wide_base * P
-            right = w_input
-            for _ in range(0, P, K):
+        left = x + wide_base * P
+        right = w_input
+        left_h = h + wide_base * P
+        right_h = w_hidden
+        if SKIP:
+            start_edge = tl.load(arrival_offsets + rows, mask=inside, other=0)
+            receives = tl.max(tl.load(arrival_offsets + rows + 1, mask=inside, other=0) - start_edge, 0) > 0
+            for _ in range(0, tl.where(receives, P, 0), K):
                 a = tl.load(left + line_at, mask=inside[:, None], other=0.0)
                 n = tl.dot(a, tl.load(right + unit_at, mask=some, other=0.0), n, input_precision=precision)
                 r = tl.dot(a, tl.load(right + P + unit_at, mask=some, other=0.0), r, input_precision=precision)
                 z = tl.dot(a, tl.load(right + 2 * P + unit_at, mask=some, other=0.0), z, input_precision=precision)
                 left += K
                 right += K * 3 * P
-        else:
+            for _ in range(0, P, K):
+                a = tl.load(left_h + line_at, mask=inside[:, None], other=0.0)
+                r = tl.dot(a, tl.load(right_h + unit_at, mask=some, other=0.0), r, input_precision=precision)
+                z = tl.dot(a, tl.load(right_h + P + unit_at, mask=some, other=0.0), z, input_precision=precision)
+                u = tl.dot(a, tl.load(right_h + 2 * P + unit_at, mask=some, other=0.0), u, input_precision=precision)
+                left_h += K
+                right_h += K * 3 * P
             at_bias = w_input + (P - 1) * (3 * P) + units
-            n += tl.load(at_bias, mask=fits, other=0.0).to(tl.float32)[None, :]
-            r += tl.load(at_bias + P, mask=fits, other=0.0).to(tl.float32)[None, :]
-            z += tl.load(at_bias + 2 * P, mask=fits, other=0.0).to(tl.float32)[None, :]
-        left_h = h + wide_base * P
-        right_h = w_hidden
-        for _ in range(0, P, K):
-            a = tl.load(left_h + line_at, mask=inside[:, None], other=0.0)
-            r = tl.dot(a, tl.load(right_h + unit_at, mask=some, other=0.0), r, input_precision=precision)
-            z = tl.dot(a, tl.load(right_h + P + unit_at, mask=some, other=0.0), z, input_precision=precision)
-            u = tl.dot(a, tl.load(right_h + 2 * P + unit_at, mask=some, other=0.0), u, input_precision=precision)
-            left_h += K
-            right_h += K * 3 * P
+            alone = fits & (receives == 0)
+            n += tl.load(at_bias, mask=alone, other=0.0).to(tl.float32)[None, :]
+            r += tl.load(at_bias + P, mask=alone, other=0.0).to(tl.float32)[None, :]
+            z += tl.load(at_bias + 2 * P, mask=alone, other=0.0).to(tl.float32)[None, :]
+        else:  # both products in one loop: it has twice the work between its barriers
+            for _ in range(0, P, K):
+                a = tl.load(left + line_at, mask=inside[:, None], other=0.0)
+                n = tl.dot(a, tl.load(right + unit_at, mask=some, other=0.0), n, input_precision=precision)
+                r = tl.dot(a, tl.load(right + P + unit_at, mask=some, other=0.0), r, input_precision=precision)
+                z = tl.dot(a, tl.load(right + 2 * P + unit_at, mask=some, other=0.0), z, input_precision=precision)
+                a = tl.load(left_h + line_at, mask=inside[:, None], other=0.0)
+                r = tl.dot(a, tl.load(right_h + unit_at, mask=some, other=0.0), r, input_precision=precision)
+                z = tl.dot(a, tl.load(right_h + P + unit_at, mask=some, other=0.0), z, input_precision=precision)
+                u = tl.dot(a, tl.load(right_h + 2 * P + unit_at, mask=some, other=0.0), u, input_precision=precision)
+                left += K
+                right += K * 3 * P
+                left_h += K
+                right_h += K * 3 * P
         target = tl.load(following + rows, mask=inside, other=-1)
         goes_on = (target >= 0)[:, None] & some
         r, z = sigmoid(r), sigmoid(z)

@@ -84,7 +84,7 @@ class MessageStep(PlainStep):
         if needed > len(self._memory):  # all sizes share one piece of memory; graphs of the smaller one are made again
             torch.cuda.synchronize(self._device)
             self._graphs.clear()
-            self._memory = torch.empty(needed, dtype=torch.uint8, device=self._device)
+            self._memory = torch.empty(needed + needed // 8, dtype=torch.uint8, device=self._device)
         plan = MessagePlan.empty(capacity, self._device)
         plan.flat.copy_(contents)
         launcher = self._launcher(self._model, self._weights, plan, self._memory, exact=self._exact)

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 
 from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source, Stream
 from ipagnn.models import ModelConfig, build_model
+from ipagnn.programs.program import ProgramTable
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.sources import Windows
 from ipagnn.training.step import PlainStep
@@ -96,11 +98,16 @@ def fed(hidden: int, batch: int, window: int, workers: int, steps: int) -> None:
     settings = config(hidden, batch, "bf16")
     step = GraphStep(build_model(settings.model, 0), settings, DEVICE, watch=2 * steps)
     made: list[int] = []
-    with Stream(source(batch, window), batch, step.prepare, threads=workers, ahead=2 * workers) as stream:
+
+    def prepare(table: ProgramTable) -> tuple[Any, int]:
+        plan = step.prepare(table)
+        return plan, int(plan.flat.numpy().sum(dtype=np.int64))
+
+    with Stream(source(batch, window), batch, prepare, threads=workers, ahead=2 * workers) as stream:
 
         def plans(count: int) -> Iterator[Any]:
-            for plan in islice(stream, count):
-                made.append(int(plan.flat.sum(dtype=torch.int64)))
+            for plan, total in islice(stream, count):
+                made.append(total)
                 yield plan
 
         for plan in plans(steps):  # compiles and captures

@@ -203,6 +203,44 @@ def build_chain_rows(offsets):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def group_rows(step_offsets, row_program, programs, groups):  # type: ignore[no-untyped-def]
+    """Rows in order of groups of neighbouring programs, then of steps, where they are in order of steps, then programs.
+
+    Args:
+        step_offsets: First row of each step. [step + 1]
+        row_program: The program of each row.
+        programs: How many there are.
+        groups: How many groups; program b is in group b * groups // programs.
+
+    Returns:
+        offsets int32 [group, step + 1], the first row of each step of each group; place int32 [row], where each row
+        goes.
+    """
+    steps = len(step_offsets) - 1
+    counts = np.zeros((groups, steps), np.int32)
+    for t in range(steps):
+        for row in range(step_offsets[t], step_offsets[t + 1]):
+            counts[row_program[row] * groups // programs, t] += 1
+    offsets = np.empty((groups, steps + 1), np.int32)
+    first = 0
+    for g in range(groups):
+        for t in range(steps):
+            offsets[g, t] = first
+            first += counts[g, t]
+        offsets[g, steps] = first
+    place = np.empty(len(row_program), np.int32)
+    for t in range(steps):
+        group, at = -1, 0
+        for row in range(step_offsets[t], step_offsets[t + 1]):
+            g = row_program[row] * groups // programs
+            if g != group:
+                group, at = g, offsets[g, t]
+            place[row] = at
+            at += 1
+    return offsets, place
+
+
+@njit(cache=True, nogil=True)
 def build_arrivals(row_true, row_false, programs):  # type: ignore[no-untyped-def]
     """The same edges, by destination: offsets and `2 * row + branch`, in the order of the rows they come from."""
     rows = len(row_true)

@@ -94,13 +94,15 @@ class Buffers:
             setattr(self, name, memory[used : used + size].view(dtype).view(shape))
             used += -(-size // 256) * 256
         self.final, self.d_final = (torch.zeros(programs, 4, padded, device=device) for _ in range(2))
-        self.final_mass = torch.zeros(programs, device=device)
+        self.final_mass, self.along_final = (torch.zeros(programs, device=device) for _ in range(2))
 
     h: Tensor
     c: Tensor
     gates: Tensor
     d_state: Tensor
     partials: Tensor
+    scores: Tensor
+    along: Tensor
     pointer: Tensor
     decision: Tensor
     d_pointer: Tensor
@@ -115,6 +117,8 @@ class Buffers:
             "gates": ((2, 4, rows, padded, 4), dtype),
             "d_state": ((4, rows, padded), full),
             "partials": ((4 * rows // TOKEN_CHUNK + VOCABULARY_SIZE, 4 * padded), full),
+            "scores": ((2 * (padded // 32), 2 * rows), full),
+            "along": ((2 * (padded // 32), rows), full),
             **dict.fromkeys(("pointer", "decision", "d_pointer", "d_score"), ((rows,), full)),
         }
 
@@ -126,7 +130,7 @@ class Buffers:
 
 
 class Launcher:
-    """Launches the kernels of one forward and backward pass over a plan.
+    """Launches the kernels of one forward and backward pass over a plan of one group.
 
     Args:
         weights, buffers, plan: What they work on.
@@ -156,6 +160,11 @@ class Launcher:
 
     def forward(self) -> None:
         """From the loaded weights and the plan to `buffers.final`."""
+        self._forward_rows()
+        self._aggregate(self.plan.offsets.numel() - 1, exits=True)
+
+    def _forward_rows(self) -> None:
+        """All steps of all rows: from the plan to h, c and gates, pointer and decision."""
         w, b, plan = self.weights, self.buffers, self.plan
         kernels.begin[(self._row_blocks,)](plan.offsets, b.pointer, b.h, b.c, b.rows, **self._wide)
         for step in range(plan.capacity.steps):
@@ -166,7 +175,6 @@ class Launcher:
                     plan.offsets, step, plan.tokens, w.table, w.weights, b.h, b.c, b.gates, b.rows,
                     WAVE=wave, K=self.tiles.forward_inner, **self._shape, **self._options,
                 )  # fmt: skip
-        self._aggregate(plan.capacity.steps, exits=True)
 
     def _aggregate(self, step: int, *, exits: bool) -> None:
         w, b, plan = self.weights, self.buffers, self.plan
@@ -178,6 +186,21 @@ class Launcher:
 
     def backward(self) -> tuple[Tensor, ...]:
         """From `buffers.d_final` to the gradients of the weights, in the order of `Weights.load`."""
+        self._backward_rows()
+        w, b, plan = self.weights, self.buffers, self.plan
+        backward_kernels.clear_tail[(min(b.rows, 1024),)](
+            plan.offsets, plan.offsets.numel() - 1, b.h, b.c, b.gates, b.d_score, b.rows, **self._wide
+        )
+        wide = 4 * w.padded
+        columns = triton.cdiv(wide, 128)
+        backward_kernels.token_partials[(min(1024, len(b.partials)), columns)](
+            plan.chunk_offsets, plan.chunks, plan.order, b.gates, b.partials, b.rows, P4=wide, N=128, M=TOKEN_CHUNK
+        )
+        backward_kernels.token_sums[(VOCABULARY_SIZE, columns)](plan.first_chunk, b.partials, w.d_table, P4=wide, N=128)
+        return self._weight_gradients()
+
+    def _backward_rows(self) -> None:
+        """All steps of all rows, last to first: from `buffers.d_final` to the gradients of gates and scores."""
         w, b, plan = self.weights, self.buffers, self.plan
         for step in reversed(range(plan.capacity.steps)):
             backward_kernels.aggregate_backward[(self._row_blocks,)](
@@ -190,16 +213,6 @@ class Launcher:
                     plan.offsets, step, w.weights, b.c, b.gates, b.d_state, b.rows,
                     WAVE=wave, K=self.tiles.backward_inner, **self._shape, **self._options,
                 )  # fmt: skip
-        backward_kernels.clear_tail[(min(b.rows, 1024),)](
-            plan.offsets, plan.capacity.steps, b.h, b.c, b.gates, b.d_score, b.rows, **self._wide
-        )
-        wide = 4 * w.padded
-        columns = triton.cdiv(wide, 128)
-        backward_kernels.token_partials[(min(1024, len(b.partials)), columns)](
-            plan.chunk_offsets, plan.chunks, plan.order, b.gates, b.partials, b.rows, P4=wide, N=128, M=TOKEN_CHUNK
-        )
-        backward_kernels.token_sums[(VOCABULARY_SIZE, columns)](plan.first_chunk, b.partials, w.d_table, P4=wide, N=128)
-        return self._weight_gradients()
 
     def _weight_gradients(self) -> tuple[Tensor, ...]:
         """Each is one product over all rows and tokens."""

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
-from ipagnn.data.batch_kernels import token_order
+from ipagnn.data.batch_kernels import build_arrivals, group_rows, token_order
 from ipagnn.data.contract import Batch
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
@@ -21,25 +22,32 @@ class Capacity:
     Attributes:
         rows: Most rows.
         programs: Exactly so many programs.
-        steps: Most steps; all of them are launched.
+        steps: Most steps. Where there is one group, all of them are launched.
+        groups: Exactly so many groups of programs, whose rows lie together.
     """
 
     rows: int
     programs: int
     steps: int
+    groups: int = 1
 
     @staticmethod
-    def of(batch: Batch) -> "Capacity":
-        """Room for a batch, rounded up so that many batches share one: rows by up to 19%, steps to a multiple of 4."""
+    def of(batch: Batch, groups: int = 1) -> "Capacity":
+        """Room for a batch, rounded up so that many batches share one.
+
+        Rows by up to 19%, steps to a multiple of 4, or of 32 where steps that are not there cost nothing.
+        """
         assert batch.rows is not None
         rows, steps = len(batch.rows), len(batch.rows.step_offsets) - 1
         quarters = np.ceil(4 * np.log2(max(rows, 64)))
-        return Capacity(64 * int(np.ceil(2 ** (quarters / 4) / 64)), len(batch), 4 * -(-steps // 4))
+        unit = 4 if groups == 1 else 32
+        return Capacity(64 * int(np.ceil(2 ** (quarters / 4) / 64)), len(batch), unit * -(-steps // unit), groups)
 
     def sizes(self) -> dict[str, int]:
         """Numbers in each field of a plan, in the order in which they lie in its flat tensor."""
         return {
-            "offsets": self.steps + 1,
+            "tokens": 4 * self.rows,  # first, so that those of a row are aligned and can be read at once
+            "offsets": self.groups * (self.steps + 1),
             "chunks": 1,
             "first_chunk": VOCABULARY_SIZE + 1,
             "chunk_offsets": 4 * self.rows // TOKEN_CHUNK + VOCABULARY_SIZE + 1,
@@ -48,7 +56,6 @@ class Capacity:
             "arrival_offsets": self.rows + self.programs + 1,
             "arrivals": 2 * self.rows,
             "order": 4 * self.rows,
-            "tokens": 4 * self.rows,
             "branches": self.rows,
             "target": self.programs,
         }
@@ -61,11 +68,12 @@ class Plan:
     Attributes:
         flat: The tensor itself.
         capacity: What it has room for.
-        offsets: First row of each step, then the number of rows as often as needed. [step + 1]
+        offsets: First row of each step of each group, then the end of the group as often as needed; so the last entry
+            is the number of rows. [group, step + 1]
         chunks: Number of chunks of equal tokens. [1]
         first_chunk: First chunk of each token id. [vocabulary + 1]
         chunk_offsets: First entry of `order` of each chunk. [chunk + 1]
-        true, false, arrival_offsets, arrivals, branches: As in `Rows`.
+        true, false, arrival_offsets, arrivals, branches: As in `Rows`, but ordered by group, then step.
         order: `4 * row + slot` of all tokens, sorted by token id. [4 * row]
         tokens: Token ids. [row, 4]
         target: As in `Batch`. [program]
@@ -90,33 +98,56 @@ class Plan:
     def empty(capacity: Capacity, device: torch.device | str, *, pinned: bool = False) -> "Plan":
         """Room for a plan."""
         sizes = capacity.sizes()
-        flat = torch.zeros(sum(sizes.values()), dtype=torch.int32, device=device, pin_memory=pinned)
+        flat = torch.empty(sum(sizes.values()), dtype=torch.int32, device=device, pin_memory=pinned)
         parts = dict(zip(sizes, flat.split(list(sizes.values())), strict=True))
         parts["tokens"] = parts["tokens"].view(capacity.rows, 4)
+        parts["offsets"] = parts["offsets"].view(capacity.groups, capacity.steps + 1)
         return Plan(flat, capacity, **parts)
 
     @staticmethod
-    def build(batch: Batch, *, pinned: bool = False) -> "Plan":
+    def build(batch: Batch, *, groups: int = 1, pinned: bool = False) -> "Plan":
         """The plan of a batch, on the CPU; `pinned` in page-locked memory, from which copies run in the background."""
         assert batch.rows is not None
         rows = batch.rows
-        plan = Plan.empty(Capacity.of(batch), "cpu", pinned=pinned)
-        order, chunk_offsets, first_chunk = token_order(rows.tokens.numpy(), VOCABULARY_SIZE, TOKEN_CHUNK)
-        offsets = torch.tensor(rows.step_offsets, dtype=torch.int32)
-        plan.offsets.fill_(len(rows))
-        for place, values in (
-            (plan.offsets, offsets),
-            (plan.chunks, torch.tensor([len(chunk_offsets) - 1], dtype=torch.int32)),
-            (plan.first_chunk, torch.from_numpy(first_chunk)),
-            (plan.chunk_offsets, torch.from_numpy(chunk_offsets)),
-            (plan.true, rows.true),
-            (plan.false, rows.false),
-            (plan.arrival_offsets, rows.arrival_offsets),
-            (plan.arrivals, rows.arrivals),
-            (plan.order, torch.from_numpy(order)),
-            (plan.tokens, rows.tokens),
-            (plan.branches, rows.branches.to(torch.int32)),
-            (plan.target, batch.target.to(torch.int32)),
-        ):
-            place[: len(values)] = values
+        plan = Plan.empty(Capacity.of(batch, groups), "cpu", pinned=pinned)
+        of_batch = (rows.program, rows.true, rows.false, rows.branches, rows.tokens, batch.target)
+        of_plan = (
+            plan.offsets, plan.chunks, plan.first_chunk, plan.chunk_offsets, plan.true, plan.false,
+            plan.arrival_offsets, plan.arrivals, plan.order, plan.tokens, plan.branches, plan.target,
+        )  # fmt: skip
+        _fill(
+            np.asarray(rows.step_offsets), *(x.numpy() for x in of_batch), VOCABULARY_SIZE, TOKEN_CHUNK,
+            *(x.numpy() for x in of_plan),
+        )  # fmt: skip
         return plan
+
+
+@njit(cache=True, nogil=True)  # one call that holds no lock: threads make plans side by side
+def _fill(  # type: ignore[no-untyped-def]
+    step_offsets, program, true, false, branches, tokens, target, vocabulary, chunk,
+    to_offsets, to_chunks, to_first_chunk, to_chunk_offsets, to_true, to_false,
+    to_arrival_offsets, to_arrivals, to_order, to_tokens, to_branches, to_target,
+):  # fmt: skip
+    """Write all fields of a plan."""
+    count, programs = len(program), len(target)
+    groups, steps = to_offsets.shape[0], len(step_offsets) - 1
+    offsets, place = group_rows(step_offsets, program, programs, groups)
+    for g in range(groups):
+        for t in range(to_offsets.shape[1]):
+            to_offsets[g, t] = offsets[g, min(t, steps)]
+    for row in range(count):
+        at = place[row]
+        to_true[at] = place[true[row]] if 0 <= true[row] < count else true[row]
+        to_false[at] = place[false[row]] if 0 <= false[row] < count else false[row]
+        to_branches[at] = branches[row]
+        for k in range(4):
+            to_tokens[at, k] = tokens[row, k]
+    arrival_offsets, arrivals = build_arrivals(to_true[:count], to_false[:count], programs)
+    to_arrival_offsets[: len(arrival_offsets)] = arrival_offsets
+    to_arrivals[: len(arrivals)] = arrivals
+    order, chunk_offsets, first_chunk = token_order(to_tokens[:count], vocabulary, chunk)
+    to_chunks[0] = len(chunk_offsets) - 1
+    to_first_chunk[:] = first_chunk
+    to_chunk_offsets[: len(chunk_offsets)] = chunk_offsets
+    to_order[: len(order)] = order
+    to_target[:] = target

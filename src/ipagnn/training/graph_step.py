@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from ipagnn.models import ProgramModel
+from ipagnn.models import ProgramModel, packed_hopper
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.models.packed_cuda import Buffers, Launcher, Weights, execute
 from ipagnn.models.packed_plan import Capacity, Plan
@@ -41,6 +41,8 @@ class GraphStep(PlainStep):
         super().__init__(model, config, device)
         self._exact = config.precision == "fp32"
         self._weights = Weights(model.config.hidden, torch.bfloat16 if self._half else torch.float32, device)
+        self._hopper = packed_hopper.fits(self._weights)
+        self._groups = packed_hopper.groups(self._weights, config.batch_size) if self._hopper else 1
         self._graphs: dict[Capacity, tuple[torch.cuda.CUDAGraph, Launcher]] = {}
         self._memory = torch.empty(0, dtype=torch.uint8, device=device)
         # Two streams for good: torch hands out the same 32 in turn, and nobody else may have the one that captures.
@@ -55,7 +57,7 @@ class GraphStep(PlainStep):
 
     def prepare(self, table: ProgramTable) -> Plan:  # type: ignore[override]
         """The plan of a batch, in page-locked memory."""
-        return Plan.build(self._model.collate(table), pinned=True)
+        return Plan.build(self._model.collate(table), groups=self._groups, pinned=True)
 
     def __call__(self, prepared: Plan) -> None:  # type: ignore[override]
         """See `TrainingStep`."""
@@ -85,7 +87,7 @@ class GraphStep(PlainStep):
         plan.flat.copy_(contents)
         buffers = Buffers(self._weights, capacity.rows, capacity.programs, self._memory)
         model = self._model
-        launcher = Launcher(
+        launcher = (packed_hopper.HopperLauncher if self._hopper else Launcher)(
             self._weights,
             buffers,
             plan,

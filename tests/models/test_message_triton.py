@@ -40,7 +40,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
 
     monkeypatch.setattr(message_cuda, "multiprocessors", lambda device: 1)
     monkeypatch.setattr(message_cuda, "SMALL_TILES", Tiles(16, 16, 32, 32, 4, 2))
-    monkeypatch.setattr(message_cuda, "SMALL_TILE", message_cuda.Tile(16, 32, 32, 4, 2))
+    monkeypatch.setattr(message_cuda, "EXACT_TILE", message_cuda.Tile(16, 32, 32, 4, 2))
     return torch.device("cpu")
 
 

@@ -42,6 +42,8 @@ class Tile:
 
 
 SMALL_TILE = Tile(64, 32, 32, 4, 3)
+EXACT_TILE = Tile(32, 32, 32, 4, 2)
+"""For products of float32 in full precision, which Triton takes long to compile in larger tiles."""
 FEW_LINES = 2048
 """Lines a step up to which the small tile is used, so that all multiprocessors have work."""
 
@@ -202,8 +204,8 @@ class MessageLauncher(ABC):
         self.weights.load(*(*weights, none, none[0]))
 
     def tile(self, tile: Tile) -> dict[str, Any]:
-        """Block shapes for a kernel; exact products take Triton long to compile in large ones."""
-        return (SMALL_TILE if self.few or self.exact else tile).arguments(exact=self.exact)
+        """Block shapes for a kernel."""
+        return (EXACT_TILE if self.exact else SMALL_TILE if self.few else tile).arguments(exact=self.exact)
 
     def start(self, state: Tensor, h: Tensor) -> None:
         """Embed(x_n): run the distinct statements, and hand their states to the rows of step 0. [row, part, P]"""

@@ -81,3 +81,35 @@ def test_a_run_goes_on_bit_for_bit() -> None:
         three(three.prepare(table))
     for key, weight in one.weights().items():
         assert torch.equal(three.weights()[key], weight), key
+
+
+@pytest.mark.parametrize("name", ["ipa-gnn", "trace-rnn"])
+@pytest.mark.parametrize("hidden", [24, 200])
+@pytest.mark.parametrize("programs", [24, 600])
+def test_half_precision_stays_close_to_float32(name: str, hidden: int, programs: int) -> None:
+    # On a Hopper GPU these are the persistent kernels: with one block a cluster and with seven, with one group and two.
+    settings = TrainConfig(ModelConfig(name, hidden=hidden), batch_size=programs, device="cuda", optimizer="sgd")
+    table = training_sampler("full", 10, 1).table(0, programs)
+    before = build_model(settings.model, 0).state_dict()
+    moved = []
+    for half in (False, True):
+        model = build_model(settings.model, 0)
+        chosen = settings.replace(precision="bf16" if half else "fp32")
+        step = (make_step if half else PlainStep)(model, chosen, GPU)
+        step.set_rate(1.0)
+        step(step.prepare(table))
+        moved.append({key: weight.cpu() - before[key] for key, weight in step.weights().items()})
+    for key, exact in moved[0].items():
+        assert (moved[1][key] - exact).norm() <= 0.03 * exact.norm() + 1e-6, key
+
+
+def test_half_precision_is_reproducible() -> None:
+    settings = config(precision="bf16")
+    weights = []
+    for _ in range(2):
+        step = make_step(build_model(settings.model, 0), settings, GPU)
+        for table in TABLES:
+            step(step.prepare(table))
+        weights.append(step.weights())
+    for key, weight in weights[0].items():
+        assert torch.equal(weights[1][key], weight), key

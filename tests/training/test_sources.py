@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from ipagnn.data import DataSetError, Stream, generate, read_shards
+from ipagnn.data.batch import StepBudget
 from ipagnn.data.batch_kernels import build_graphs
+from ipagnn.models import ModelConfig, build_model
 from ipagnn.programs import Lengths, ProgramTable, Sampler
-from ipagnn.training import preset
-from ipagnn.training.sources import Epochs, Windows, data_fingerprint, make_source, open_data
+from ipagnn.training import TrainConfig, preset
+from ipagnn.training.sources import Epochs, Windows, data_fingerprint, make_source, open_data, steps_of
 
 SAMPLER = Sampler(seed=3)
 
@@ -31,6 +33,29 @@ def test_windows_hold_the_same_programs_by_like_steps() -> None:
         assert sorted(programs(together)) == sorted(programs(SAMPLER.table(40 * window, 40)))
         ranges = sorted((min(steps(batch)), max(steps(batch))) for batch in batches)
         assert all(a[1] <= b[0] for a, b in itertools.pairwise(ranges))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ModelConfig("trace-rnn", hidden=4),
+        ModelConfig("line-rnn", hidden=4),
+        ModelConfig("ipa-gnn", hidden=4, budget=StepBudget("static", cap=60)),
+    ],
+    ids=lambda model: model.name,
+)
+def test_windows_sort_by_the_steps_that_the_model_takes(model: ModelConfig) -> None:
+    source = make_source(TrainConfig(model, batch_size=8, window=5), None)
+    ranges = []
+    for k in range(5):
+        table = source.table(8 * k, 8)
+        batch = build_model(model).collate(table)
+        rows = batch.rows
+        assert rows is not None
+        taken = batch.steps.numpy() if rows.kind == "graph" else np.bincount(rows.program.numpy(), minlength=8)
+        np.testing.assert_array_equal(steps_of(model, table), taken)
+        ranges.append((taken.min(), taken.max()))
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(sorted(ranges)))
 
 
 def test_windows_shuffle_their_batches() -> None:

@@ -1,6 +1,5 @@
 """From programs to the batch that models read."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import torch
 from ipagnn.data.batch_kernels import build_arrivals, build_chain_rows, build_graph_rows, build_graphs
 from ipagnn.data.contract import Batch, RowKind, Rows
 from ipagnn.programs.program import Program, ProgramTable
-from ipagnn.programs.trace_kernels import trace_nodes
+from ipagnn.programs.trace_kernels import trace_all
 
 STEP_LIMIT = 1_000_000
 """No program of a batch may ask for more steps than this."""
@@ -153,14 +152,10 @@ def _traces(
     limit: int,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """Offsets [program + 1] and nodes of the true traces, one after the other."""
-    traces = []
-    for b, (first, end) in enumerate(itertools.pairwise(node_offsets.tolist())):
-        nodes, problem = trace_nodes(
-            node_tokens[first:end], true[first:end], false[first:end], first, modulus, condition_modulus, limit
-        )
-        if problem:
-            why = "has a masked line" if problem == 1 else "compares a value beyond 2**40"
-            raise ValueError(f"Program {b} of the batch {why}, so its trace cannot be followed; leave it out.")
-        traces.append(nodes)
-    offsets = np.concatenate([[0], np.cumsum([len(nodes) for nodes in traces])]).astype(np.int64)
-    return offsets, np.concatenate([np.zeros(0, np.int32), *traces])
+    offsets, nodes, program, problem = trace_all(
+        node_offsets, node_tokens, true, false, modulus, condition_modulus, limit
+    )
+    if problem:
+        why = "has a masked line" if problem == 1 else "compares a value beyond 2**40"
+        raise ValueError(f"Program {program} of the batch {why}, so its trace cannot be followed; leave it out.")
+    return offsets, nodes

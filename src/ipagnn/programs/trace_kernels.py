@@ -98,3 +98,31 @@ def trace_nodes(node_tokens, true, false, first, modulus, condition_modulus, lim
         values[variable] = value
         n = true[n] - first
     return nodes[:count], 0
+
+
+@njit(cache=True, nogil=True)
+def trace_all(node_offsets, node_tokens, true, false, modulus, condition_modulus, limit):  # type: ignore[no-untyped-def]
+    """The traces of all programs of a batch, one after the other; see `trace_nodes`.
+
+    Returns:
+        int64 offsets [program + 1], int32 nodes, and the first program that cannot be followed, with why: (-1, 0) if
+        there is none.
+    """
+    programs = len(node_offsets) - 1
+    offsets = np.zeros(programs + 1, np.int64)
+    nodes = np.empty(32 * programs + 64, np.int32)
+    for b in range(programs):
+        first, end = node_offsets[b], node_offsets[b + 1]
+        trace, problem = trace_nodes(
+            node_tokens[first:end], true[first:end], false[first:end], first, modulus, condition_modulus, limit
+        )
+        if problem:
+            return offsets, nodes[:0], b, problem
+        start = offsets[b]
+        offsets[b + 1] = start + len(trace)
+        if offsets[b + 1] > len(nodes):
+            grown = np.empty(2 * offsets[b + 1], np.int32)
+            grown[:start] = nodes[:start]
+            nodes = grown
+        nodes[start : offsets[b + 1]] = trace
+    return offsets, nodes[: offsets[programs]], -1, 0

@@ -34,7 +34,7 @@ class TrainConfig:
         seed: Decides the first weights, the programs of the stream, and the order of programs.
         batch_size: Programs a step, over all processes together.
         examples: Programs to train on in all, rounded up to whole batches.
-        window: Batches drawn at a time, sorted by T(x) and cut into batches of programs of like T(x), which then come
+        window: Batches drawn at a time, sorted by steps and cut into batches of programs of like steps, which then come
             in random order; 1 leaves programs as they come.
         curriculum: Share of `examples`, the first ones, whose lengths are drawn evenly from 2 to `length`, as short
             programs teach single statements; the others have the paper's training lengths. Only for the stream.

@@ -1,20 +1,24 @@
 """Where a run's programs come from, numbered without an end: batch k is a function of the config and k alone."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from ipagnn.data.batch import TRACE_LIMIT
 from ipagnn.data.batch_kernels import build_graphs
 from ipagnn.data.shards import DataSet, DataSetError, read_shards
 from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source
+from ipagnn.models import MODELS, ModelConfig
 from ipagnn.programs.grammar import MIN_LENGTH, Lengths
 from ipagnn.programs.program import ProgramTable
+from ipagnn.programs.trace_kernels import trace_all
 from ipagnn.training.config import STREAM, TrainConfig
 
 _WINDOWS_KEPT: Final = 3
@@ -87,22 +91,28 @@ class Curriculum:
         return ProgramTable.concatenate([self._first.table(start, early), late]) if early else late
 
 
-class Windows:
-    """The programs of a source, put in order by T(x) within windows of several batches.
+Steps = Callable[[ProgramTable], npt.NDArray[np.int64]]
+"""How many steps a model takes on each program."""
 
-    A packed step costs what its longest program costs, so batches of like T(x) are faster. Window w holds the programs
-    of batches `w * window : (w + 1) * window`: sorted by T(x), cut into batches, and these in random order. It is a
-    permutation within the window, so positions mean what they do without it.
+
+class Windows:
+    """The programs of a source, put in order by the steps they take within windows of several batches.
+
+    A packed step costs what its longest program costs, so batches of like length are faster. Window w holds the
+    programs of batches `w * window : (w + 1) * window`: sorted by steps, cut into batches, and these in random order.
+    It is a permutation within the window, so positions mean what they do without it.
 
     Args:
         source: Where programs come from.
         batch_size: Programs a batch, over all processes.
         window: Batches a window.
         seed: Decides the order of batches.
+        steps: What to sort by; T(x) by default.
     """
 
-    def __init__(self, source: Source, batch_size: int, window: int, seed: int) -> None:
+    def __init__(self, source: Source, batch_size: int, window: int, seed: int, steps: Steps | None = None) -> None:
         self._source, self._batch_size, self._window, self._seed = source, batch_size, window, seed
+        self._steps = steps or _counted
         self._lock = threading.Lock()
         self._made: dict[int, _Window] = {}
 
@@ -121,7 +131,9 @@ class Windows:
         with self._lock:
             window = self._made.get(index)
             if window is None:
-                window = self._made[index] = _Window(self._source, self._batch_size, self._window, self._seed, index)
+                window = self._made[index] = _Window(
+                    self._source, self._batch_size, self._window, self._seed, self._steps, index
+                )
                 for old in sorted(self._made)[:-_WINDOWS_KEPT]:  # may be this one, if somebody goes back
                     del self._made[old]
             return window
@@ -130,9 +142,9 @@ class Windows:
 class _Window:
     """One window. All threads that wait for it make it together: each draws a batch at a time until none is left."""
 
-    def __init__(self, source: Source, batch_size: int, window: int, seed: int, index: int) -> None:
+    def __init__(self, source: Source, batch_size: int, window: int, seed: int, steps: Steps, index: int) -> None:
         self._source, self._batch_size, self._window = source, batch_size, window
-        self._seed, self._index = seed, index
+        self._seed, self._steps, self._index = seed, steps, index
         self._lock = threading.Lock()
         self._next = 0
         self._drawn: dict[int, ProgramTable] = {}
@@ -165,8 +177,7 @@ class _Window:
         return True
 
     def _sort(self, table: ProgramTable) -> ProgramTable:
-        steps = build_graphs(table.line_offsets, table.line_tokens, False)[-1]
-        batches = np.argsort(steps, kind="stable").reshape(self._window, self._batch_size)
+        batches = np.argsort(self._steps(table), kind="stable").reshape(self._window, self._batch_size)
         return table.take(batches[_order(self._window, self._seed, self._index)].reshape(-1))
 
 
@@ -205,7 +216,29 @@ def make_source(config: TrainConfig, data: DataSet | None) -> Source:
             source = Curriculum(even, sampler, round(config.curriculum * config.examples))
     else:
         source = Epochs(data, config.seed)
-    return Windows(source, config.batch_size, config.window, config.seed) if config.window > 1 else source
+    if config.window > 1:
+        return Windows(source, config.batch_size, config.window, config.seed, partial(steps_of, config.model))
+    return source
+
+
+def steps_of(model: ModelConfig, table: ProgramTable) -> npt.NDArray[np.int64]:
+    """How many steps a model takes on each program. [program]"""
+    rows = MODELS[model.name].rows
+    if rows == "lines":
+        return np.diff(table.line_offsets).astype(np.int64)
+    if rows == "trace":
+        offsets, tokens, _, _, true, false, _ = build_graphs(table.line_offsets, table.line_tokens, False)
+        grammar = model.grammar
+        traced: npt.NDArray[np.int64] = trace_all(
+            offsets, tokens, true, false, grammar.modulus, grammar.condition_modulus, TRACE_LIMIT
+        )[0]
+        return np.diff(traced)
+    return model.budget.apply(_counted(table, static=model.budget.kind == "static"))
+
+
+def _counted(table: ProgramTable, *, static: bool = False) -> npt.NDArray[np.int64]:
+    steps: npt.NDArray[np.int64] = build_graphs(table.line_offsets, table.line_tokens, static)[-1]
+    return steps
 
 
 def data_fingerprint(config: TrainConfig, data: DataSet | None) -> str:

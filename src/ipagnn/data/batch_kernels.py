@@ -303,3 +303,34 @@ def token_order(tokens, vocabulary, chunk):  # type: ignore[no-untyped-def]
             order[cursor[token]] = 4 * r + slot
             cursor[token] += 1
     return order, chunk_offsets, first_chunk
+
+
+@njit(cache=True, nogil=True)
+def fill_plan(  # type: ignore[no-untyped-def]
+    step_offsets, program, true, false, branches, tokens, target, vocabulary, chunk,
+    to_offsets, to_chunks, to_first_chunk, to_chunk_offsets, to_true, to_false,
+    to_arrival_offsets, to_arrivals, to_order, to_tokens, to_branches, to_target,
+):  # fmt: skip
+    """Write all fields of a plan for a GPU (`models.packed_plan`): one call without a lock, so threads do not wait."""
+    count, programs = len(program), len(target)
+    groups, steps = to_offsets.shape[0], len(step_offsets) - 1
+    offsets, place = group_rows(step_offsets, program, programs, groups)
+    for g in range(groups):
+        for t in range(to_offsets.shape[1]):
+            to_offsets[g, t] = offsets[g, min(t, steps)]
+    for row in range(count):
+        at = place[row]
+        to_true[at] = place[true[row]] if 0 <= true[row] < count else true[row]
+        to_false[at] = place[false[row]] if 0 <= false[row] < count else false[row]
+        to_branches[at] = branches[row]
+        for k in range(4):
+            to_tokens[at, k] = tokens[row, k]
+    arrival_offsets, arrivals = build_arrivals(to_true[:count], to_false[:count], programs)
+    to_arrival_offsets[: len(arrival_offsets)] = arrival_offsets
+    to_arrivals[: len(arrivals)] = arrivals
+    order, chunk_offsets, first_chunk = token_order(to_tokens[:count], vocabulary, chunk)
+    to_chunks[0] = len(chunk_offsets) - 1
+    to_first_chunk[:] = first_chunk
+    to_chunk_offsets[: len(chunk_offsets)] = chunk_offsets
+    to_order[: len(order)] = order
+    to_target[:] = target

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
-from ipagnn.data.batch_kernels import build_arrivals, group_rows, token_order
+from ipagnn.data.batch_kernels import fill_plan
 from ipagnn.data.contract import Batch
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
@@ -115,39 +114,8 @@ class Plan:
             plan.offsets, plan.chunks, plan.first_chunk, plan.chunk_offsets, plan.true, plan.false,
             plan.arrival_offsets, plan.arrivals, plan.order, plan.tokens, plan.branches, plan.target,
         )  # fmt: skip
-        _fill(
+        fill_plan(
             np.asarray(rows.step_offsets), *(x.numpy() for x in of_batch), VOCABULARY_SIZE, TOKEN_CHUNK,
             *(x.numpy() for x in of_plan),
         )  # fmt: skip
         return plan
-
-
-@njit(cache=True, nogil=True)  # one call that holds no lock: threads make plans side by side
-def _fill(  # type: ignore[no-untyped-def]
-    step_offsets, program, true, false, branches, tokens, target, vocabulary, chunk,
-    to_offsets, to_chunks, to_first_chunk, to_chunk_offsets, to_true, to_false,
-    to_arrival_offsets, to_arrivals, to_order, to_tokens, to_branches, to_target,
-):  # fmt: skip
-    """Write all fields of a plan."""
-    count, programs = len(program), len(target)
-    groups, steps = to_offsets.shape[0], len(step_offsets) - 1
-    offsets, place = group_rows(step_offsets, program, programs, groups)
-    for g in range(groups):
-        for t in range(to_offsets.shape[1]):
-            to_offsets[g, t] = offsets[g, min(t, steps)]
-    for row in range(count):
-        at = place[row]
-        to_true[at] = place[true[row]] if 0 <= true[row] < count else true[row]
-        to_false[at] = place[false[row]] if 0 <= false[row] < count else false[row]
-        to_branches[at] = branches[row]
-        for k in range(4):
-            to_tokens[at, k] = tokens[row, k]
-    arrival_offsets, arrivals = build_arrivals(to_true[:count], to_false[:count], programs)
-    to_arrival_offsets[: len(arrival_offsets)] = arrival_offsets
-    to_arrivals[: len(arrivals)] = arrivals
-    order, chunk_offsets, first_chunk = token_order(to_tokens[:count], vocabulary, chunk)
-    to_chunks[0] = len(chunk_offsets) - 1
-    to_first_chunk[:] = first_chunk
-    to_chunk_offsets[: len(chunk_offsets)] = chunk_offsets
-    to_order[: len(order)] = order
-    to_target[:] = target

@@ -114,8 +114,7 @@ class Plan:
             plan.offsets, plan.chunks, plan.first_chunk, plan.chunk_offsets, plan.true, plan.false,
             plan.arrival_offsets, plan.arrivals, plan.order, plan.tokens, plan.branches, plan.target,
         )  # fmt: skip
-        fill_plan(
-            np.asarray(rows.step_offsets), *(x.numpy() for x in of_batch), VOCABULARY_SIZE, TOKEN_CHUNK,
-            *(x.numpy() for x in of_plan),
-        )  # fmt: skip
+        reads, writes = ([x.numpy() for x in fields] for fields in (of_batch, of_plan))
+        arguments = [np.asarray(rows.step_offsets), *reads, VOCABULARY_SIZE, TOKEN_CHUNK, *writes]
+        fill_plan(*arguments)
         return plan

@@ -5,8 +5,13 @@ nothing is tied to a version of torch.
 """
 
 import ctypes
+import hashlib
+import os
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -56,7 +61,23 @@ def _check(code: int, what: str) -> None:
 
 @cache
 def compile_cuda(source: str, options: tuple[str, ...]) -> bytes:
-    """Machine code (cubin) of CUDA C++ source."""
+    """Machine code (cubin) of CUDA C++ source; compiling takes seconds, so it is kept in the user's cache directory."""
+    what = "\0".join((str(torch.version.cuda), *options, source))
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    kept = Path(home, "ipagnn", f"{hashlib.sha256(what.encode()).hexdigest()}.cubin")
+    try:
+        return kept.read_bytes()
+    except OSError:
+        code = _compile(source, options)
+    with suppress(OSError):  # a cache that cannot be written is none
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as file:
+            file.write(code)
+        Path(file.name).replace(kept)
+    return code
+
+
+def _compile(source: str, options: tuple[str, ...]) -> bytes:
     nvrtc, program = _compiler(), ctypes.c_void_p()
     _check(
         nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"ipagnn.cu", 0, None, None),

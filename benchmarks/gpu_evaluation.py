@@ -18,7 +18,6 @@ from ipagnn.data import test_set
 from ipagnn.evaluation import evaluate
 from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model, load_model
 from ipagnn.models.static import collate_static, run_static
-from ipagnn.models.static_cuda import Precision
 from ipagnn.models.static_plan import steps_to_exit
 from ipagnn.programs import ProgramTable
 
@@ -37,13 +36,14 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
 
 def precisions(model: ProgramModel, table: ProgramTable) -> None:
     """One batch of all programs, for each precision of the products."""
+    from ipagnn.models.static_cuda import Precision  # needs Triton, which comes with CUDA builds of torch
+
     collated, preparing = timed(lambda: collate_static(model, table))
     batch, copying = timed(lambda: collated.to(DEVICE))
     part = collated.steps[collated.node_program.long()] - steps_to_exit(collated)
     rows = int((part + 1).clamp(min=0).sum()) - len(table)
     print(f"{len(table)} programs, {len(batch.true):,} nodes; at most {rows / 1e6:.1f} million rows")
     print(f"data {preparing:.3f} s, copying {copying:.3f} s")
-    exact = None
     for precision in get_args(Precision):
         run = lambda precision=precision: run_static(model, batch, precision=precision).logits  # noqa: E731
         with torch.inference_mode():
@@ -96,6 +96,9 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=200, help="of the models with random weights")
     parser.add_argument("--cpu", type=int, default=100, help="programs that a CPU evaluates too; 0 for none")
     arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("There is no CUDA GPU here, so nothing was measured.")
+        return
     table, drawing = timed(lambda: test_set("full", arguments.count))
     print(f"{torch.cuda.get_device_name()}; drawing the test set {drawing:.2f} s", flush=True)
     precisions(load_model("ipa-gnn-full").to(DEVICE), table)

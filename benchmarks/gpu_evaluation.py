@@ -44,6 +44,7 @@ def precisions(model: ProgramModel, table: ProgramTable) -> None:
     rows = int((part + 1).clamp(min=0).sum()) - len(table)
     print(f"{len(table)} programs, {len(batch.true):,} nodes; at most {rows / 1e6:.1f} million rows")
     print(f"data {preparing:.3f} s, copying {copying:.3f} s")
+    exact = None
     for precision in get_args(Precision):
         run = lambda precision=precision: run_static(model, batch, precision=precision).logits  # noqa: E731
         with torch.inference_mode():

@@ -47,7 +47,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_kernels_compute_the_dense_form(name: str, options: dict, device: torch.device) -> None:
     from ipagnn.models.message_cuda import execute
-    from ipagnn.models.packed_cuda import Weights
+    from ipagnn.models.packed_buffers import Weights
     from ipagnn.training.message_step import launcher_of
 
     model = build_model(ModelConfig(name, hidden=20, **options))

@@ -10,7 +10,7 @@ from ipagnn.models.base import ProgramModel
 from ipagnn.models.message_cuda import MessageLauncher, Shapes, Tile, product
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
 from ipagnn.models.message_rows import KIND_OF_SLOT
-from ipagnn.models.packed_cuda import Weights
+from ipagnn.models.packed_buffers import Weights
 from ipagnn.models.r_gat import RGAT
 
 SLOTS = 4

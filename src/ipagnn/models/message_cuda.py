@@ -16,7 +16,8 @@ from ipagnn.models.cell import STATE_PARTS
 from ipagnn.models.control import AllNeighbours
 from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
-from ipagnn.models.packed_cuda import LARGE_TILES, SMALL_BATCH, SMALL_TILES, Buffers, Weights
+from ipagnn.models.packed_buffers import Buffers, Weights
+from ipagnn.models.packed_cuda import LARGE_TILES, SMALL_BATCH, SMALL_TILES
 from ipagnn.models.packed_plan import TOKEN_CHUNK
 from ipagnn.models.pointer import EPSILON
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE

@@ -13,7 +13,7 @@ from ipagnn.models.message_kernels import START
 from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
 from ipagnn.models.message_rows import KIND_OF_SLOT
-from ipagnn.models.packed_cuda import Weights
+from ipagnn.models.packed_buffers import Weights
 from ipagnn.models.pointer import EPSILON
 
 SEND_TILE = Tile(128, 128, 32, 8, 4)

@@ -66,7 +66,7 @@ __device__ __forceinline__ void push(Team &team, const float (&h)[N / 4], u16 *m
   wait(team.empty[LAYER], team.empty_phase);
   team.empty_phase ^= 1;
   store_across<N / 8>(two, slice + team.warp * 16 * N, team.lane);
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  fence_operands();
   team.sync();
   if (team.thread == team.rank) arrive_expecting(team.full[LAYER], (BLOCKS - 1) * 64 * N);
   else if (team.thread < BLOCKS) copy_to(team.thread, slice, 64 * N, team.full[LAYER]);

@@ -48,14 +48,6 @@ template <int N> __device__ __forceinline__ void product(float (&acc)[TILES][N /
     for (int tile = 0; tile < TILES; tile++) multiply(acc[tile], a, (tile * 1024 + k * 32 * P) / 16, b, k * 2 * N, add || k);
 }
 
-__device__ __forceinline__ void send(u32 at, const float (&x)[2], u32 barrier) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(at), "r"(pack(x[0], x[1])), "r"(barrier) : "memory");
-}
-__device__ __forceinline__ void send(u32 at, const float (&x)[4], u32 barrier) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(at), "r"(pack(x[0], x[1])),
-               "r"(pack(x[2], x[3])), "r"(barrier) : "memory");
-}
-
 // Give every block the shares of its units.
 template <int N> __device__ __forceinline__ void scatter(Team &team, const float (&acc)[TILES][N / 2]) {
   wait(team.empty, team.empty_phase);
@@ -68,9 +60,9 @@ template <int N> __device__ __forceinline__ void scatter(Team &team, const float
     const u32 at = there(team.shares, block) + team.rank * SHARE_BYTES + (16 * (team.warp & 1) + team.lane / 4) * 2 * N + (team.lane & 3) * (N / 2);
 #pragma unroll
     for (int side = 0; side < 2; side++) {
-      float x[N / 4];
+      u32 x[N / 8];
 #pragma unroll
-      for (int i = 0; i < N / 4; i++) x[i] = acc[tile][i / 2 * 4 + 2 * side + i % 2];
+      for (int i = 0; i < N / 8; i++) x[i] = pack(acc[tile][i * 4 + 2 * side], acc[tile][i * 4 + 2 * side + 1]);
       send(at + side * 8 * 2 * N, x, barrier);
     }
   }
@@ -87,8 +79,7 @@ template <int N> __device__ __forceinline__ void gather(Team &team, float (&d_h)
     const u32 at = team.shares + block * SHARE_BYTES + team.unit * 2 * N + (team.lane & 3) * (N / 2);
 #pragma unroll
     for (int i = 0; i < N / 8; i++) {
-      u32 two;
-      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(two) : "r"(at + 4 * i) : "memory");
+      const u32 two = load_4(at + 4 * i);
       d_h[2 * i] += low(two);
       d_h[2 * i + 1] += high(two);
     }
@@ -262,12 +253,11 @@ __device__ __forceinline__ void gates_backward(const Team &team, const State &s,
     after[i] = before;
     const int row = row_of(i, team.lane);
     const bool inside = row < size;
-    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(slopes + (team.unit >> 1) * 16 * N + row * 16 + (team.unit & 1) * 8),
-                 "r"(inside ? x : 0u), "r"(inside ? y : 0u) : "memory");
+    store_8(slopes + (team.unit >> 1) * 16 * N + row * 16 + (team.unit & 1) * 8, inside ? x : 0u, inside ? y : 0u);
     if (inside)
       *(uint2 *)(s.gates + ((layer * 4 + token) * plane + (size_t)(chunk + row) * P + team.rank * UNITS + team.unit) * 4) = make_uint2(x, y);
   }
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  fence_operands();
 }
 
 // The four tokens of at most N rows backwards, for one layer. Wave w is token w of layer 1 and token w - 1 of layer 2.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ipagnn.models import static_triton as kernels
 from ipagnn.models.cell import Dense, StatementRNN
-from ipagnn.models.packed_cuda import Weights
+from ipagnn.models.packed_buffers import Weights
 from ipagnn.models.pointer import EPSILON, divide
 from ipagnn.models.static_plan import PointerPlan, SequencePlan
 

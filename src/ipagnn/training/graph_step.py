@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ipagnn.models import ProgramModel, packed_hopper
 from ipagnn.models.ipa_gnn import IPAGNN
-from ipagnn.models.packed_cuda import Buffers, Launcher, Weights, execute
+from ipagnn.models.packed_buffers import Buffers, Weights
+from ipagnn.models.packed_cuda import Launcher, execute
 from ipagnn.models.packed_plan import Capacity, Plan
 from ipagnn.models.sequence import SequenceModel
 from ipagnn.programs.program import ProgramTable

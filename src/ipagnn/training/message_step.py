@@ -15,7 +15,7 @@ from ipagnn.models.message_cuda import MessageLauncher, StatementLauncher, execu
 from ipagnn.models.message_gated import GatedLauncher
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
 from ipagnn.models.message_rows import message_kind
-from ipagnn.models.packed_cuda import Weights
+from ipagnn.models.packed_buffers import Weights
 from ipagnn.models.r_gat import RGAT
 from ipagnn.programs.program import ProgramTable
 from ipagnn.training.config import TrainConfig

@@ -95,6 +95,15 @@ def test_long_programs_are_pruned_and_hardly_change(model: ProgramModel) -> None
     assert loaded.for_size(EXACT_NODE_STEPS) is model
 
 
+@pytest.mark.parametrize("name", ["ipa-gnn", "ggnn"])
+def test_a_model_that_reads_no_indentation(name: str) -> None:
+    blind = build_model(ModelConfig(name, hidden=8, indent=False)).eval()
+    told = predict(LOOP, blind)
+    with torch.inference_mode():
+        expected = blind(blind.collate([parse(LOOP)])).logits[0].double().softmax(0).numpy()
+    np.testing.assert_allclose(told.probabilities, expected, rtol=1e-6)
+
+
 def test_a_model_that_needs_complete_programs() -> None:
     trace_rnn = build_model(ModelConfig(name="trace-rnn", hidden=8)).eval()
     assert predict(LOOP, trace_rnn).value == 56

@@ -1,4 +1,5 @@
 from collections import defaultdict
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from ipagnn.data import Batch, StepBudget, check_batch, collate
 from ipagnn.data.batch import STEP_LIMIT
+from ipagnn.data.contract import RowKind
 from ipagnn.programs import (
     PAPER,
     ControlFlowGraph,
@@ -308,3 +310,23 @@ def test_moving_a_batch_keeps_it() -> None:
     assert moved.rows.tokens.device == torch.device("meta")
     assert moved.rows.step_offsets == batch.rows.step_offsets  # type: ignore[union-attr]
     assert batch.to("cpu").line_tokens.equal(batch.line_tokens)
+
+
+@pytest.mark.parametrize("rows", [None, "graph", "trace", "lines"])
+def test_without_indentation_only_the_first_tokens_differ(rows: RowKind | None) -> None:
+    table = Sampler(lengths=Lengths.exact(20), seed=5).table(0, 20)
+    given, plain = collate(table, rows), collate(table, rows, indent=False)
+    check_batch(plain)
+    for with_indent, without in ((given, plain), (given.rows, plain.rows)):
+        if with_indent is None:
+            continue
+        for field in fields(with_indent):
+            one, other = getattr(with_indent, field.name), getattr(without, field.name)
+            if field.name.endswith("tokens"):
+                assert torch.equal(one[:, 1:], other[:, 1:])
+                assert set(other[:, 0].tolist()) <= {0, 1}  # 0 is the exit's
+                assert torch.equal(one[:, 0] == 0, other[:, 0] == 0)
+                assert one[:, 0].max() > 2
+            elif isinstance(one, torch.Tensor):
+                assert torch.equal(one, other), field.name
+    assert (table.line_tokens[:, 0] > 2).any()  # the programs themselves stay as they are

@@ -6,6 +6,7 @@ import torch
 from ipagnn.data.batch import StepBudget
 from ipagnn.models import MODELS, ModelConfig, build_model, register
 from ipagnn.models.ipa_gnn import IPAGNN
+from ipagnn.programs import Lengths, Sampler
 from ipagnn.programs.grammar import Grammar
 from ipagnn.programs.program import ProgramTable
 from ipagnn.programs.text import parse
@@ -99,3 +100,18 @@ def test_with_config_shares_weights_and_keeps_their_type() -> None:
     assert twin.cell.embedding.data_ptr() == model.cell.embedding.data_ptr()
     assert twin.cell.embedding.dtype == torch.float64
     assert all(parameter.requires_grad for parameter in twin.parameters())
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_model_can_leave_indentation_unread(name: str) -> None:
+    table = Sampler(lengths=Lengths.exact(14), seed=2).table(0, 6)
+    assert (table.line_tokens[:, 0] > 2).any()
+    model = build_model(ModelConfig(name, hidden=8), 0)
+    blind = model.with_config(indent=False)
+    batch = model.collate(table)
+    batch.line_tokens[:, 0] = batch.node_tokens[batch.node_line >= 0, 0] = 1
+    if batch.rows is not None:
+        batch.rows.tokens[:, 0] = 1
+    assert torch.equal(blind(blind.collate(table)).logits, model(batch).logits)
+    assert not torch.equal(model(model.collate(table)).logits, model(batch).logits)
+    assert blind.config.to_dict()["indent"] is False

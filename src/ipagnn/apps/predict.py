@@ -136,7 +136,8 @@ def predict_program(program: Program, chosen: LoadedModel, *, max_steps: int = M
 def run(program: Program, chosen: LoadedModel, *, trace: bool) -> tuple[Batch, Output]:
     """Run the model on the one program, pruned if it is long."""
     chosen.check(program)
-    outline = collate([program], None, chosen.config.budget)  # without rows, which are many for a long program
+    # Without rows, which are many for a long program.
+    outline = collate([program], None, chosen.config.budget, indent=chosen.config.indent)
     model = chosen.for_size(len(outline.true) * int(outline.steps[0]))
     batch = outline if model.needed_rows is None else model.collate([program])
     with torch.inference_mode():

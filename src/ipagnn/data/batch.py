@@ -13,6 +13,7 @@ from ipagnn.data.batch_kernels import build_arrivals, build_chain_rows, build_gr
 from ipagnn.data.contract import Batch, RowKind, Rows
 from ipagnn.programs.program import Program, ProgramTable
 from ipagnn.programs.trace_kernels import trace_all
+from ipagnn.programs.vocabulary import NUMBER
 
 STEP_LIMIT = 1_000_000
 """No program of a batch may ask for more steps than this."""
@@ -66,6 +67,7 @@ def collate(
     modulus: int = 1000,
     condition_modulus: int = 10,
     trace_limit: int = TRACE_LIMIT,
+    indent: bool = True,
 ) -> Batch:
     """Build the batch of `programs`.
 
@@ -75,6 +77,8 @@ def collate(
         budget: How many steps the models may take.
         modulus, condition_modulus: Of the grammar; they decide the true trace and nothing else.
         trace_limit: Longer traces are cut off here (of the paper's test programs, about 1 in 200 at length 100).
+        indent: Whether statements say how far they are indented; if not, all read as those of the first level. The
+            graphs are the same.
 
     Returns:
         The batch, on the CPU.
@@ -84,6 +88,10 @@ def collate(
         table.line_offsets, table.line_tokens, budget.kind == "static"
     )
     steps = budget.apply(counted)
+    line_tokens = table.line_tokens.astype(np.int32)
+    if not indent:
+        line_tokens[:, 0] = NUMBER
+        tokens[line >= 0, 0] = NUMBER
     if rows is None:
         packed = None
     elif rows == "graph":
@@ -96,7 +104,7 @@ def collate(
             item_tokens = tokens
         else:
             item_offsets, items = table.line_offsets, np.arange(len(table.line_tokens), dtype=np.int32)
-            item_tokens = table.line_tokens.astype(np.int32)
+            item_tokens = line_tokens
         starts, position, row_program, row_true = build_chain_rows(item_offsets)
         node = items[position]
         undecided, none = np.zeros(len(node), np.bool_), np.full(len(node), -1, np.int32)
@@ -105,7 +113,7 @@ def collate(
         target=torch.from_numpy(table.target.astype(np.int64)),
         steps=torch.from_numpy(steps.astype(np.int32)),
         line_offsets=torch.from_numpy(table.line_offsets.astype(np.int32)),
-        line_tokens=torch.from_numpy(table.line_tokens.astype(np.int32)),
+        line_tokens=torch.from_numpy(line_tokens),
         node_offsets=torch.from_numpy(offsets),
         node_tokens=torch.from_numpy(tokens),
         node_program=torch.from_numpy(program),

@@ -29,6 +29,8 @@ def recipe_words(config: TrainConfig) -> str:
         words.append(f"weights averaged ({config.averaging:g})")
     if config.curriculum:
         words.append(f"even lengths for {config.curriculum:.0%}")
+    if not config.model.indent:
+        words.append("no indentation read")
     if config.window > 1:
         words.append(f"windows of {config.window}")
     if config.precision != default.precision:

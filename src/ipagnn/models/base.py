@@ -33,6 +33,8 @@ class ModelConfig:
         budget: How many steps a program gets.
         prune: At inference, pointer mass below this that arrives at a node is dropped; 0 keeps all.
         heads: Attention heads; only `r-gat` looks at it.
+        indent: Read how far statements are indented, as the paper's models do. The graph tells as much, and programs
+            longer than those of training are indented further than a model has seen.
         grammar: The language the model is for: number of classes, and what conditions look at.
     """
 
@@ -44,6 +46,7 @@ class ModelConfig:
     budget: StepBudget = field(default_factory=StepBudget)
     prune: float = 0.0
     heads: int = 1
+    indent: bool = True
     grammar: Grammar = field(default_factory=Grammar)
 
     def __post_init__(self) -> None:
@@ -165,6 +168,7 @@ class ProgramModel(nn.Module, ABC):
             self.config.budget,
             modulus=grammar.modulus,
             condition_modulus=grammar.condition_modulus,
+            indent=self.config.indent,
         )
 
     def with_config(self, **changes: Any) -> "ProgramModel":

@@ -37,6 +37,7 @@ def collate_static(model: ProgramModel, programs: ProgramTable | Sequence[Progra
         config.budget,
         modulus=config.grammar.modulus,
         condition_modulus=config.grammar.condition_modulus,
+        indent=config.indent,
     )
 
 

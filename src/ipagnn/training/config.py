@@ -243,6 +243,7 @@ _MODEL_TYPES: Final[dict[str, type]] = {
     "execution": str,
     "prune": float,
     "heads": int,
+    "indent": bool,
     "budget.kind": str,
     "budget.factor": float,
     "budget.cap": int,

@@ -14,25 +14,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source, Stream
 from ipagnn.models import ModelConfig, build_model
 from ipagnn.programs.program import ProgramTable
 from ipagnn.training.config import TrainConfig
-from ipagnn.training.sources import Windows
+from ipagnn.training.sources import make_source
 from ipagnn.training.step import PlainStep
 
 if torch.cuda.is_available():
-    from ipagnn.training.graph_step import GraphStep  # needs Triton, which comes with CUDA builds of torch
+    from ipagnn.training.graph_step import GraphStep, can_capture  # need Triton, which comes with CUDA builds of torch
+    from ipagnn.training.message_step import MessageStep
 
 FLOP_A_ROW = 24 * 4  # x H^2: 12 H^2 multiply-adds a token, 4 tokens; twice that again for the backward pass
 DEVICE = torch.device("cuda")
 
 
-def source(batch: int, window: int) -> Source:
-    """Training programs, sorted by T(x) within windows if there is more than one batch in a window."""
-    sampler = training_sampler("full", 10, 0)
-    return Windows(sampler, batch, window, 0) if window > 1 else sampler
+def source(batch: int, window: int, model: str = "ipa-gnn") -> Source:
+    """Training programs; in windows of more than one batch sorted by the steps that the model takes."""
+    return make_source(TrainConfig(ModelConfig(model), batch_size=batch, window=window), None)
 
 
 def milliseconds(step: Callable[[Any], None], prepared: list[Any], seconds: float) -> float:
@@ -49,10 +48,10 @@ def milliseconds(step: Callable[[Any], None], prepared: list[Any], seconds: floa
     return 1e3 * (time.perf_counter() - began) / count
 
 
-def config(hidden: int, batch: int, precision: str, execution: str = "packed") -> TrainConfig:
+def config(hidden: int, batch: int, precision: str, execution: str = "packed", model: str = "ipa-gnn") -> TrainConfig:
     """The paper's recipe at some batch size."""
     return TrainConfig(
-        ModelConfig("ipa-gnn", hidden=hidden, execution=execution),  # type: ignore[arg-type]
+        ModelConfig(model, hidden=hidden, execution=execution),  # type: ignore[arg-type]
         batch_size=batch,
         precision=precision,  # type: ignore[arg-type]
         device="cuda",
@@ -93,17 +92,18 @@ def compare(hidden: int, seconds: float) -> None:
             del step, prepared
 
 
-def fed(hidden: int, batch: int, window: int, workers: int, steps: int) -> None:
+def fed(hidden: int, batch: int, window: int, workers: int, steps: int, model: str = "ipa-gnn") -> None:
     """Training from the stream, at full speed, each step's plan held against the one that was made."""
-    settings = config(hidden, batch, "bf16")
-    step = GraphStep(build_model(settings.model, 0), settings, DEVICE, watch=2 * steps)
+    settings = config(hidden, batch, "bf16", model=model)
+    built = build_model(settings.model, 0)
+    step = (GraphStep if can_capture(built) else MessageStep)(built, settings, DEVICE, watch=2 * steps)
     made: list[int] = []
 
     def prepare(table: ProgramTable) -> tuple[Any, int]:
         plan = step.prepare(table)
         return plan, int(plan.flat.numpy().sum(dtype=np.int64))
 
-    with Stream(source(batch, window), batch, prepare, threads=workers, ahead=2 * workers) as stream:
+    with Stream(source(batch, window, model), batch, prepare, threads=workers, ahead=2 * workers) as stream:
 
         def plans(count: int) -> Iterator[Any]:
             for plan, total in islice(stream, count):
@@ -121,8 +121,8 @@ def fed(hidden: int, batch: int, window: int, workers: int, steps: int) -> None:
     same = step.seen.tolist() == made
     metrics = step.metrics()
     print(
-        f"batch {batch:5d} window {window:2d}  fed by {workers} threads: {1e3 * seconds / steps:8.3f} ms a step "
-        f"{batch * steps / seconds:10,.0f} examples/s; of {2 * steps} steps all read the plan that was made: {same}; "
+        f"{model:12s} batch {batch:5d} window {window:2d}  fed by {workers} threads: "
+        f"{1e3 * seconds / steps:8.3f} ms a step {batch * steps / seconds:10,.0f} examples/s; of {2 * steps} steps all read the plan that was made: {same}; "
         f"loss {metrics.loss:.3f}",
         flush=True,
     )

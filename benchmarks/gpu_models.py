@@ -8,31 +8,19 @@ and backward twice. Measures, asserts nothing but that every step of `--fed` rea
 
 import argparse
 import time
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import torch
+from gpu import DEVICE, config, fed, milliseconds, source  # beside this file
 
-from ipagnn.data.splits import training_sampler
-from ipagnn.data.stream import Source, Stream
-from ipagnn.models import ModelConfig, build_model
+from ipagnn.models import build_model
 from ipagnn.models.message_plan import MessagePlan
 from ipagnn.models.packed_plan import Plan
-from ipagnn.training.config import TrainConfig
-from ipagnn.training.sources import Windows
 from ipagnn.training.step import make_step
 
 MODELS = ("ggnn", "no-execute", "no-control", "r-gat", "line-rnn", "trace-rnn", "hard-ip-rnn")
 PEAK = 989e12
 """bf16 FLOP/s of an H100 or H200 without sparsity."""
-DEVICE = torch.device("cuda")
-
-
-def source(batch: int, window: int) -> Source:
-    """Training programs, sorted by T(x) within windows if there is more than one batch in a window."""
-    sampler = training_sampler("full", 10, 0)
-    return Windows(sampler, batch, window, 0) if window > 1 else sampler
 
 
 def multiply_adds(name: str, plan: Any) -> float:
@@ -56,24 +44,15 @@ def multiply_adds(name: str, plan: Any) -> float:
 
 def measure(name: str, hidden: int, batch: int, window: int, seconds: float) -> None:
     """The step alone, on batches prepared beforehand."""
-    settings = TrainConfig(ModelConfig(name, hidden=hidden), batch_size=batch, precision="bf16", device="cuda")
+    settings = config(hidden, batch, "bf16", model=name)
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.cuda.reset_peak_memory_stats()
     step = make_step(build_model(settings.model, 0), settings, DEVICE)
-    tables = [source(batch, window).table(k * batch, batch) for k in range(16)]
+    tables = [source(batch, window, name).table(k * batch, batch) for k in range(16)]
     began = time.perf_counter()
     prepared = [step.prepare(table) for table in tables]
     preparing = (time.perf_counter() - began) / len(tables)
-    for item in prepared:
-        step(item)
-    torch.cuda.synchronize()
-    began, count = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        for item in prepared:
-            step(item)
-        torch.cuda.synchronize()
-        count += len(prepared)
-    passed = (time.perf_counter() - began) / count
+    passed = milliseconds(step, prepared, seconds) / 1e3
     work = sum(multiply_adds(name, item) for item in prepared) / len(prepared) * 2 * 3 * hidden**2
     print(
         f"{name:12s} batch {batch:5d} window {window:2d}  {type(step).__name__:11s} {1e3 * passed:7.3f} ms a step "
@@ -86,9 +65,9 @@ def measure(name: str, hidden: int, batch: int, window: int, seconds: float) -> 
 
 def profile(name: str, hidden: int, batch: int) -> None:
     """Where a step's time goes, by kernel."""
-    settings = TrainConfig(ModelConfig(name, hidden=hidden), batch_size=batch, precision="bf16", device="cuda")
+    settings = config(hidden, batch, "bf16", model=name)
     step = make_step(build_model(settings.model, 0), settings, DEVICE)
-    prepared = [step.prepare(source(batch, 16).table(k * batch, batch)) for k in range(16)]
+    prepared = [step.prepare(source(batch, 16, name).table(k * batch, batch)) for k in range(16)]
     for item in prepared:
         step(item)
     torch.cuda.synchronize()
@@ -102,38 +81,6 @@ def profile(name: str, hidden: int, batch: int) -> None:
     for event in events[:20]:
         time_ms, calls = event.self_device_time_total / 1e3 / len(prepared), event.count / len(prepared)
         print(f"  {time_ms:7.3f} ms {calls:6.1f} calls  {event.key[:90]}", flush=True)
-
-
-def fed(name: str, hidden: int, batch: int, workers: int, steps: int) -> None:
-    """Training from the stream, at full speed, each step's plan held against the one that was made."""
-    from ipagnn.training.message_step import MessageStep  # needs Triton, which comes with CUDA builds of torch
-
-    settings = TrainConfig(ModelConfig(name, hidden=hidden), batch_size=batch, precision="bf16", device="cuda")
-    step = MessageStep(build_model(settings.model, 0), settings, DEVICE, watch=2 * steps)
-    made: list[int] = []
-    with Stream(source(batch, 16), batch, step.prepare, threads=workers, ahead=2 * workers) as stream:
-
-        def plans(count: int) -> Iterator[MessagePlan]:
-            for plan in islice(stream, count):
-                made.append(int(plan.flat.sum(dtype=torch.int64)))
-                yield plan
-
-        for plan in plans(steps):  # compiles and captures
-            step(plan)
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        for plan in plans(steps):
-            step(plan)
-        torch.cuda.synchronize()
-        passed = (time.perf_counter() - began) / steps
-    same = step.seen.tolist() == made
-    print(
-        f"{name:12s} batch {batch:5d} window 16  fed by {workers} threads: {1e3 * passed:7.3f} ms a step "
-        f"{batch / passed:10,.0f} examples/s; of {2 * steps} steps all read the plan that was made: {same}; "
-        f"loss {step.metrics().loss:.3f}",
-        flush=True,
-    )
-    assert same
 
 
 def main() -> None:
@@ -157,8 +104,8 @@ def main() -> None:
             measure(name, options.hidden, options.batch, window, options.seconds)
         if options.profile:
             profile(name, options.hidden, options.batch)
-        if options.fed and name in MODELS[:4]:
-            fed(name, options.hidden, options.batch, options.workers, options.fed)
+        if options.fed:
+            fed(options.hidden, options.batch, 16, options.workers, options.fed, name)
 
 
 if __name__ == "__main__":

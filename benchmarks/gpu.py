@@ -122,7 +122,8 @@ def fed(hidden: int, batch: int, window: int, workers: int, steps: int, model: s
     metrics = step.metrics()
     print(
         f"{model:12s} batch {batch:5d} window {window:2d}  fed by {workers} threads: "
-        f"{1e3 * seconds / steps:8.3f} ms a step {batch * steps / seconds:10,.0f} examples/s; of {2 * steps} steps all read the plan that was made: {same}; "
+        f"{1e3 * seconds / steps:8.3f} ms a step {batch * steps / seconds:10,.0f} examples/s; "
+        f"of {2 * steps} steps all read the plan that was made: {same}; "
         f"loss {metrics.loss:.3f}",
         flush=True,
     )

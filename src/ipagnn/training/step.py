@@ -1,5 +1,6 @@
 """One step of training: from a batch of programs to changed weights."""
 
+import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -71,14 +72,16 @@ class TrainingStep(Protocol[P]):
 
 
 class Tally:
-    """Sums over steps, kept on the device."""
+    """Sums over steps, kept on the device. In few operations: a captured step replays each of them, small as it is."""
 
     def __init__(self, device: torch.device) -> None:
-        # programs, loss, correct, steps, norm, skipped | largest norm | first skipped
-        self._sums = torch.zeros(6, dtype=torch.float64, device=device)
-        self._largest = torch.zeros((), dtype=torch.float64, device=device)
-        self._first = torch.full((), -1.0, dtype=torch.float64, device=device)
+        self._sums = torch.zeros(5, dtype=torch.float64, device=device)  # programs, loss, correct, applied, norm
+        self._skipped = torch.zeros((), dtype=torch.float64, device=device)
         self._steps = torch.zeros((), dtype=torch.float64, device=device)
+        self._first = torch.full((), torch.inf, dtype=torch.float64, device=device)
+        self._largest = torch.zeros((), device=device)
+        self._one = torch.ones((), device=device)
+        self._by_program = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0], device=device)  # loss is a mean over programs
 
     def add(self, programs: int, loss: Tensor, correct: Tensor, norm: Tensor, failed: Tensor) -> None:
         """Count a step.
@@ -90,23 +93,26 @@ class Tally:
             norm: Of the gradient. []
             failed: 1 if it was not applied, else 0. []
         """
-        one = torch.ones_like(self._first)
-        row = torch.stack([programs * one, programs * loss.double(), correct.double(), one, norm.double(), 0 * one])
-        self._sums += torch.where(failed > 0, 0.0, row)  # where, as 0 * nan is nan
-        self._sums[5] += failed
+        bad = failed > 0
+        told = torch.stack([self._one, loss.float(), correct.float(), self._one, norm.float()])
+        told = torch.addcmul(told, told, self._by_program, value=programs - 1)
+        row = torch.where(bad, 0.0, told)  # where, as 0 * nan is nan
+        self._sums += row
         # All in place: a captured graph replays these lines, and Python does not.
-        self._largest.copy_(torch.maximum(self._largest, torch.where(failed > 0, 0.0, norm.double())))
-        self._first.copy_(torch.where((failed > 0) & (self._first < 0), self._steps, self._first))
+        torch.maximum(self._largest, row[4], out=self._largest)
+        torch.minimum(self._first, torch.where(bad, self._steps, torch.inf), out=self._first)
+        self._skipped += failed
         self._steps += 1
 
     def read(self) -> StepMetrics:
         """The means over all processes; counting starts again."""
-        sums = self._sums.clone()
+        sums = torch.cat([self._sums, self._skipped[None]])
         if distributed.is_initialized():
             distributed.all_reduce(sums)
             sums[3:] /= distributed.get_world_size()  # what all processes counted alike
         programs, loss, correct, applied, norm, skipped = sums.tolist()
         nothing = float("nan")
+        first = float(self._first)
         metrics = StepMetrics(
             steps=round(float(self._steps)),
             loss=loss / programs if programs else nothing,
@@ -114,16 +120,16 @@ class Tally:
             norm=norm / applied if applied else nothing,
             largest_norm=float(self._largest),
             skipped=round(skipped),
-            first_skipped=round(float(self._first)),
+            first_skipped=round(first) if math.isfinite(first) else -1,
         )
         self.clear()
         return metrics
 
     def clear(self) -> None:
         """Start counting again."""
-        for kept in (self._sums, self._largest, self._steps):
+        for kept in (self._sums, self._skipped, self._steps, self._largest):
             kept.zero_()
-        self._first.fill_(-1)
+        self._first.fill_(torch.inf)
 
 
 class PlainStep:

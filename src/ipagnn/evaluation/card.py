@@ -50,7 +50,7 @@ def model_card(run: RunRecord, name: str, record: str, changed: int, checked: in
         "",
         f"- **Limits**: {_limits(evaluation)}",
         f"- Weights are stored as float16 and computed with as float32: of {checked:,} withheld programs {changed} "
-        "predictions changed. Licence: Apache-2.0, as the code.",
+        "got another prediction. Licence: Apache-2.0, as the code.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -15,17 +15,15 @@ from torch import Tensor
 from ipagnn.data.batch_kernels import token_order
 from ipagnn.data.contract import Batch
 from ipagnn.models.message_kernels import build_message_rows, distinct_statements
-from ipagnn.models.packed_plan import TOKEN_CHUNK
+from ipagnn.models.packed_plan import TOKEN_CHUNK, roomy
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
 MessageKind = Literal["neighbours", "pointer", "statements"]
 """Whose rows: all neighbours exchange messages; a pointer weighs them; or statements are executed at every step."""
 
 
-def roomy(count: int) -> int:
-    """A number rounded up by at most 9%, and so that many numbers share one."""
-    eighths = np.ceil(8 * np.log2(max(count, 64)))
-    return 64 * int(np.ceil(2 ** (eighths / 8) / 64))
+ROOM = 8
+"""Sizes between two powers of 2: rows are rounded up by at most 9%."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +153,15 @@ class MessagePlan:
             statement, member_offsets, members, tokens = distinct_statements(tokens)
             waves = np.array([0, len(tokens)])
         order, chunk_offsets, first_chunk = token_order(tokens, VOCABULARY_SIZE, TOKEN_CHUNK)
-        room = roomy(rows)
+        room = roomy(rows, ROOM)
         capacity = MessageCapacity(
             kind=kind,
             rows=room,
             edges=room * max(1, -(-len(arrivals) // room)),
             programs=len(batch),
             steps=4 * max(1, -(-steps // 4)),
-            nodes=roomy(nodes),
-            statements=room if kind == "statements" else roomy(len(tokens)),
+            nodes=roomy(nodes, ROOM),
+            statements=room if kind == "statements" else roomy(len(tokens), ROOM),
         )
         plan = MessagePlan.empty(capacity, "cpu", pinned=pinned)
         plan.offsets.numpy()[:] = rows

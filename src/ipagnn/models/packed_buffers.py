@@ -7,6 +7,11 @@ from ipagnn.models.packed_plan import TOKEN_CHUNK
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
 
+def pad(hidden: int) -> int:
+    """H as kernels have it: a multiple of 32, and larger, for the column that carries the bias."""
+    return 32 * (hidden // 32 + 1)
+
+
 class Weights:
     """The weights as the kernels read them, and the gradients they write: H padded to P, gates i f g o side by side.
 
@@ -16,7 +21,7 @@ class Weights:
 
     def __init__(self, hidden: int, dtype: torch.dtype, device: torch.device) -> None:
         self.hidden, self.dtype = hidden, dtype
-        self.padded = padded = 32 * (hidden // 32 + 1)
+        self.padded = padded = pad(hidden)
         self.table = torch.zeros(VOCABULARY_SIZE, padded, 4, dtype=dtype, device=device)
         self.d_table = torch.zeros(VOCABULARY_SIZE, padded, 4, device=device)
         self.weights = torch.zeros(3, padded, padded, 4, dtype=dtype, device=device)

@@ -14,6 +14,12 @@ TOKEN_CHUNK = 64
 """Most occurrences of a token that are summed at once."""
 
 
+def roomy(count: int, parts: int) -> int:
+    """A number rounded up so that many share one: to a power of 2, or one of `parts` steps between two, of 64s."""
+    step = np.ceil(parts * np.log2(max(count, 64)))
+    return 64 * int(np.ceil(2 ** (step / parts) / 64))
+
+
 @dataclass(frozen=True, slots=True)
 class Capacity:
     """What a plan has room for.
@@ -38,9 +44,8 @@ class Capacity:
         """
         assert batch.rows is not None
         rows, steps = len(batch.rows), len(batch.rows.step_offsets) - 1
-        quarters = np.ceil(4 * np.log2(max(rows, 64)))
         unit = 4 if groups == 1 else 32
-        return Capacity(64 * int(np.ceil(2 ** (quarters / 4) / 64)), len(batch), unit * -(-steps // unit), groups)
+        return Capacity(roomy(rows, 4), len(batch), unit * -(-steps // unit), groups)
 
     def sizes(self) -> dict[str, int]:
         """Numbers in each field of a plan, in the order in which they lie in its flat tensor."""

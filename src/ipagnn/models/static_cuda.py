@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ipagnn.models import static_triton as kernels
 from ipagnn.models.cell import Dense, StatementRNN
-from ipagnn.models.packed_buffers import Weights
+from ipagnn.models.packed_buffers import Weights, pad
 from ipagnn.models.pointer import EPSILON, divide
 from ipagnn.models.static_plan import PointerPlan, SequencePlan
 
@@ -52,11 +52,7 @@ NARROW_TILES = Tiles(16, 16, 32, 2, 4)
 
 def bytes_a_row(hidden: int) -> int:
     """Memory that a row takes at most: of a pointer's execution every node, of sequences every program."""
-    return 4 * PLANES * _padded(hidden) + 64
-
-
-def _padded(hidden: int) -> int:
-    return 32 * (hidden // 32 + 1)
+    return 4 * PLANES * pad(hidden) + 64
 
 
 class _Waves:
@@ -192,7 +188,7 @@ def follow_pointer(
         precision: Of the products.
     """
     device, nodes, starts = cell.embedding.device, len(plan.origin), plan.starts
-    final = torch.zeros(programs, 4, _padded(cell.hidden), device=device)
+    final = torch.zeros(programs, 4, pad(cell.hidden), device=device)
     final_mass, dropped = torch.zeros(2, programs, device=device)
     pointer = torch.zeros(plan.steps + 1 if trace else 0, nodes, device=device)
     told = torch.full((plan.steps if trace else 0, nodes), torch.nan, device=device)

@@ -18,7 +18,8 @@ from torch import Tensor
 from ipagnn.data.contract import Rows
 from ipagnn.models.cpu_math import product
 from ipagnn.models.packed_cpu import CompiledPass
-from ipagnn.models.packed_step import PackedPass, Portion, Weights
+from ipagnn.models.packed_inputs import Portion, Weights
+from ipagnn.models.packed_step import PackedPass
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

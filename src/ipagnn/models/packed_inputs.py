@@ -1,0 +1,79 @@
+"""What one pass of the packed step reads: its weights, and the part of the batch's rows that it runs."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of one pass, as the step reads them; products run in the type of the kernels.
+
+    Attributes:
+        table: What each token that rows have adds to the gates of layer 1. [token, 4 * hidden]
+        hidden_1: Kernel from layer 1's output. [hidden, 4 * hidden]
+        kernel_2: Kernels from layer 1's output and layer 2's. [2 * hidden, 4 * hidden]
+        bias_2: [4 * hidden]
+        branch_weight: True minus false: a softmax of two is a sigmoid. None where nothing is decided. [4 * hidden]
+        branch_bias: The same. []
+        hidden_1_t, kernel_2_t: Transposed, for the backward pass.
+    """
+
+    table: Tensor
+    hidden_1: Tensor
+    kernel_2: Tensor
+    bias_2: Tensor
+    branch_weight: Tensor | None
+    branch_bias: Tensor | None
+    hidden_1_t: Tensor
+    kernel_2_t: Tensor
+
+    @staticmethod
+    def of(
+        kind: torch.dtype,
+        table: Tensor,
+        hidden_1: Tensor,
+        input_2: Tensor,
+        hidden_2: Tensor,
+        bias_2: Tensor,
+        branch_weight: Tensor | None = None,
+        branch_bias: Tensor | None = None,
+    ) -> "Weights":
+        """From a model's parameters; `kind` is the type that products run in."""
+        decides = branch_weight is not None and branch_bias is not None
+        hidden_1, kernel_2 = hidden_1.to(kind), torch.cat([input_2, hidden_2]).to(kind)
+        return Weights(
+            table.to(bias_2.dtype),
+            hidden_1,
+            kernel_2,
+            bias_2,
+            branch_weight[:, 0] - branch_weight[:, 1] if decides else None,  # type: ignore[index]
+            branch_bias[0] - branch_bias[1] if decides else None,  # type: ignore[index]
+            hidden_1.t().contiguous(),
+            kernel_2.t().contiguous(),
+        )
+
+    @property
+    def hidden(self) -> int:
+        """H."""
+        return len(self.hidden_1)
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """The rows of some of a batch's programs; fields as in `Rows`, with rows and programs counted from 0.
+
+    Attributes:
+        steps: Step t computes the rows `steps[t] : steps[t + 1]`.
+        programs: How many.
+        rows: Where its rows stand among those of the batch; None if it has them all. [row]
+    """
+
+    steps: tuple[int, ...]
+    programs: int
+    tokens: Tensor
+    branches: Tensor
+    true: Tensor
+    false: Tensor
+    rows: Tensor | None = None

@@ -19,10 +19,10 @@ from ipagnn.data.contract import Batch
 from ipagnn.data.splits import training_sampler
 from ipagnn.models import ModelConfig, build_model
 from ipagnn.models.base import ProgramModel
-from ipagnn.models.hopper_source import BACKWARD, FORWARD, THREADS, UNITS, arguments, source
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.models.packed import run_packed
 from ipagnn.models.packed_buffers import Buffers, Weights
+from ipagnn.models.packed_hopper_source import BACKWARD, FORWARD, THREADS, UNITS, arguments, shared_memory, source
 from ipagnn.models.packed_plan import Plan
 
 COMPILER = shutil.which("g++")
@@ -52,13 +52,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
 extern "C" int emulate({given}, int clusters, u32 seed) {{
   return emulator::launch([=] {{ {function}({passed}); }}, clusters, BLOCKS, THREADS, seed);
 }}
+extern "C" int shared_bytes() {{ return SHARED_BYTES; }}
 """
         code, library = folder / f"{name}{padded}.cpp", folder / f"{name}{padded}.so"
         code.write_text(text)
         assert COMPILER is not None
         options = ["-O2", "-w", "-std=c++17", "-shared", "-fPIC", f"-DP={padded}"]
         subprocess.run([COMPILER, *options, str(code), "-o", str(library)], check=True)
-        return ctypes.CDLL(str(library)).emulate
+        return ctypes.CDLL(str(library))
 
     return build
 
@@ -86,7 +87,7 @@ class Emulated:
         self.rows = int(self.plan.offsets[-1, -1])
 
     def launch(self, name: str) -> None:
-        kernel = self.built(name, self.weights.padded)
+        kernel = self.built(name, self.weights.padded).emulate
         given = self.given[: len(PARAMETERS[name][1])]
         assert kernel(*(ctypes.byref(x) for x in given), self.clusters, ctypes.c_uint(self.seed)) == 0
 
@@ -187,6 +188,12 @@ def test_the_kernels_compute_what_plain_torch_does(
     found["bias_1"] = found["table"].sum(dim=0)
     for key, gradient in gradients.items():
         assert near(found[key], gradient, 0.05 if key == "branch_bias" else 0.02), key  # the bias's terms nearly cancel
+
+
+def test_launches_ask_for_the_shared_memory_that_kernels_use(built: Any) -> None:
+    for padded in (32, 64):
+        asked = shared_memory(padded)
+        assert asked == tuple(built(name, padded).shared_bytes() for name in (FORWARD, BACKWARD))
 
 
 def test_results_do_not_depend_on_who_comes_first(built: Any) -> None:

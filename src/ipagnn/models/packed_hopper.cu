@@ -19,7 +19,8 @@
 constexpr int TILE_BYTES = P * 128;  // 64 gate columns (2 gates of 32 units) x P
 constexpr int H_BYTES = P * ROWS * 2;
 constexpr int EDGES = 64;            // arriving edges that are weighed at a time
-static_assert(6 * TILE_BYTES + 4 * H_BYTES + 4 * 8 * EDGES + 2 * 8 * ROWS + 96 <= 232448, "too much shared memory");
+constexpr int SHARED_BYTES = 6 * TILE_BYTES + 4 * H_BYTES + 4 * 8 * EDGES + 2 * 8 * ROWS + 96;
+static_assert(SHARED_BYTES <= 232448, "too much shared memory");
 
 struct Edge { int source; float weight; };
 

@@ -5,9 +5,9 @@ from functools import cache
 import torch
 
 from ipagnn.models.cuda_driver import Kernel, compile_cuda
-from ipagnn.models.hopper_source import BACKWARD, FORWARD, THREADS, UNITS, arguments, shared_memory, source
 from ipagnn.models.packed_buffers import Buffers, Weights
 from ipagnn.models.packed_cuda import Launcher
+from ipagnn.models.packed_hopper_source import BACKWARD, FORWARD, THREADS, UNITS, arguments, shared_memory, source
 from ipagnn.models.packed_plan import Plan
 
 MOST_BLOCKS = 8

@@ -12,7 +12,8 @@ constexpr int MATRIX_BYTES = 256 * P;                     // 128 gate columns x 
 constexpr int SLOPE_BYTES = 256 * BACK_ROWS;              // 128 gate columns x rows
 constexpr int SHARE_BYTES = 2 * UNITS * BACK_ROWS;        // from one block
 constexpr int SCRATCH_BYTES = 4 * 8 * BACK_ROWS;          // float [warp][2 rows]; also Source [row]
-static_assert(3 * MATRIX_BYTES + 4 * SLOPE_BYTES + 4 * BLOCKS * SHARE_BYTES + 4 * SCRATCH_BYTES + 96 <= 232448, "too much shared memory");
+constexpr int SHARED_BYTES = 3 * MATRIX_BYTES + 4 * SLOPE_BYTES + 4 * BLOCKS * SHARE_BYTES + 4 * SCRATCH_BYTES + 96;
+static_assert(SHARED_BYTES <= 232448, "too much shared memory");
 
 struct Gradients {
   float *d_state, *d_pointer, *d_score;  // d_state: of c1, h1, c2, h2 [4][row][P]

@@ -26,6 +26,8 @@ if torch.cuda.is_available():
     from ipagnn.training.message_step import MessageStep
 
 FLOP_A_ROW = 24 * 4  # x H^2: 12 H^2 multiply-adds a token, 4 tokens; twice that again for the backward pass
+PEAK = 989e12
+"""bf16 FLOP/s of an H100 or H200 without sparsity."""
 DEVICE = torch.device("cuda")
 
 
@@ -86,7 +88,8 @@ def compare(hidden: int, seconds: float) -> None:
             memory = torch.cuda.max_memory_allocated() / 2**30
             print(
                 f"batch {batch:5d} window {window:2d}  {name:13s} {precision}  {time_ms:8.3f} ms a step "
-                f"{1e3 * batch / time_ms:10,.0f} examples/s  {rate:6.1f} TFLOP/s  {memory:5.2f} GiB",
+                f"{1e3 * batch / time_ms:10,.0f} examples/s  {rate:6.1f} TFLOP/s, "
+                f"{1e12 * rate / PEAK:5.1%} of peak  {memory:5.2f} GiB",
                 flush=True,
             )
             del step, prepared

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import torch
-from gpu import DEVICE, config, fed, milliseconds, source  # beside this file
+from gpu import DEVICE, PEAK, config, fed, milliseconds, source  # beside this file
 
 from ipagnn.models import build_model
 from ipagnn.models.message_plan import MessagePlan
@@ -19,8 +19,6 @@ from ipagnn.models.packed_plan import Plan
 from ipagnn.training.step import make_step
 
 MODELS = ("ggnn", "no-execute", "no-control", "r-gat", "line-rnn", "trace-rnn", "hard-ip-rnn")
-PEAK = 989e12
-"""bf16 FLOP/s of an H100 or H200 without sparsity."""
 
 
 def multiply_adds(name: str, plan: Any) -> float:

@@ -47,7 +47,7 @@ def test_captured_and_plain_steps_learn_the_same(name: str) -> None:
     assert other.norm == pytest.approx(told.norm, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ("ipa-gnn", *MESSAGES))
+@pytest.mark.parametrize("name", ["ipa-gnn", *MESSAGES])
 def test_the_rate_moves_in_a_captured_step(name: str) -> None:
     settings = config(name)
     step = make_step(build_model(settings.model, 0), settings, GPU)
@@ -74,7 +74,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
     assert (told.steps, told.skipped, told.first_skipped) == (3, 3, 0)
 
 
-@pytest.mark.parametrize("name", ("ipa-gnn", *MESSAGES))
+@pytest.mark.parametrize("name", ["ipa-gnn", *MESSAGES])
 def test_a_run_goes_on_bit_for_bit(name: str) -> None:
     settings = config(name)
     tables = TABLES[:6]

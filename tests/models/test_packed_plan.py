@@ -7,7 +7,7 @@ import pytest
 
 from ipagnn.data.splits import training_sampler
 from ipagnn.models import ModelConfig, build_model
-from ipagnn.models.packed_plan import Plan
+from ipagnn.models.packed_plan import ROW_CHUNK, Plan
 
 
 def values(programs: int, groups: int) -> tuple[np.ndarray, Plan]:
@@ -47,6 +47,15 @@ def test_grouped_rows_compute_what_rows_in_order_of_steps_do(groups: int) -> Non
     offsets = plan.offsets.numpy()
     assert (offsets[1:, 0] == offsets[:-1, -1]).all()
     assert offsets.shape == (groups, plan.capacity.steps + 1)
+
+
+def test_no_group_takes_much_longer_than_the_others() -> None:
+    _, plan = values(400, 10)
+    rows = np.diff(plan.offsets.numpy(), axis=1)
+    chunks = (-(-rows // ROW_CHUNK)).sum(axis=1)
+    assert (rows.sum(axis=1) > 0).all()
+    assert chunks.max() <= 1.15 * chunks.mean()
+    assert chunks.sum() <= 1.5 * rows.sum() / ROW_CHUNK  # chunks are nearly full: like programs are together
 
 
 def test_slots_are_sorted_by_token() -> None:

@@ -203,14 +203,65 @@ def build_chain_rows(offsets):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def group_rows(step_offsets, row_program, programs, groups):  # type: ignore[no-untyped-def]
-    """Rows in order of groups of neighbouring programs, then of steps, where they are in order of steps, then programs.
+def _cut(counts, steps, order, chunk, limit, group_of):  # type: ignore[no-untyped-def]
+    """Fill groups in `order`, each up to a cost of `limit` or one program; returns how many groups it takes."""
+    group, cost = 0, 0
+    rows = np.zeros(counts.shape[1], np.int32)
+    for position, program in enumerate(order):
+        more = 0
+        for t in range(steps[program]):
+            more += (rows[t] + counts[program, t] + chunk - 1) // chunk - (rows[t] + chunk - 1) // chunk
+        if position and cost + more > limit:
+            group, cost, more = group + 1, 0, 0
+            rows[:] = 0
+            for t in range(steps[program]):
+                more += (counts[program, t] + chunk - 1) // chunk
+        for t in range(steps[program]):
+            rows[t] += counts[program, t]
+        cost += more
+        group_of[program] = group
+    return group + 1
+
+
+@njit(cache=True, nogil=True)
+def group_programs(step_offsets, row_program, programs, groups, chunk):  # type: ignore[no-untyped-def]
+    """The group of each program, int32: such that the one that takes longest takes as little time as may be.
+
+    A group's time is counted in chunks of rows, of which each step has its own. Programs are put in order, those with
+    the most steps first, so that neighbours share chunks from their first to their last step; then cut into groups.
+    """
+    group_of = np.zeros(programs, np.int32)
+    if groups == 1:
+        return group_of
+    counts = np.zeros((programs, len(step_offsets) - 1), np.int32)
+    steps, rows = np.zeros(programs, np.int64), np.zeros(programs, np.int64)
+    for t in range(len(step_offsets) - 1):
+        for row in range(step_offsets[t], step_offsets[t + 1]):
+            program = row_program[row]
+            counts[program, t] += 1
+            steps[program] = t + 1
+            rows[program] += 1
+    order = np.argsort(-(steps * (len(row_program) + 1) + rows), kind="mergesort")
+    low, high = 1, len(row_program)  # a chunk has at least one row
+    while low < high:
+        limit = (low + high) // 2
+        if _cut(counts, steps, order, chunk, limit, group_of) <= groups:
+            high = limit
+        else:
+            low = limit + 1
+    _cut(counts, steps, order, chunk, low, group_of)
+    return group_of
+
+
+@njit(cache=True, nogil=True)
+def group_rows(step_offsets, row_program, group_of, groups):  # type: ignore[no-untyped-def]
+    """Rows in order of groups of programs, then of steps, where they are in order of steps, then programs.
 
     Args:
         step_offsets: First row of each step. [step + 1]
         row_program: The program of each row.
-        programs: How many there are.
-        groups: How many groups; program b is in group b * groups // programs.
+        group_of: The group of each program.
+        groups: How many there are.
 
     Returns:
         offsets int32 [group, step + 1], the first row of each step of each group; place int32 [row], where each row
@@ -220,7 +271,7 @@ def group_rows(step_offsets, row_program, programs, groups):  # type: ignore[no-
     counts = np.zeros((groups, steps), np.int32)
     for t in range(steps):
         for row in range(step_offsets[t], step_offsets[t + 1]):
-            counts[row_program[row] * groups // programs, t] += 1
+            counts[group_of[row_program[row]], t] += 1
     offsets = np.empty((groups, steps + 1), np.int32)
     first = 0
     for g in range(groups):
@@ -230,13 +281,11 @@ def group_rows(step_offsets, row_program, programs, groups):  # type: ignore[no-
         offsets[g, steps] = first
     place = np.empty(len(row_program), np.int32)
     for t in range(steps):
-        group, at = -1, 0
+        cursor = offsets[:, t].copy()
         for row in range(step_offsets[t], step_offsets[t + 1]):
-            g = row_program[row] * groups // programs
-            if g != group:
-                group, at = g, offsets[g, t]
-            place[row] = at
-            at += 1
+            g = group_of[row_program[row]]
+            place[row] = cursor[g]
+            cursor[g] += 1
     return offsets, place
 
 
@@ -307,14 +356,15 @@ def token_order(tokens, vocabulary, chunk):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def fill_plan(  # type: ignore[no-untyped-def]
-    step_offsets, program, true, false, branches, tokens, target, vocabulary, chunk,
+    step_offsets, program, true, false, branches, tokens, target, vocabulary, chunk, row_chunk,
     to_offsets, to_chunks, to_first_chunk, to_chunk_offsets, to_true, to_false,
     to_arrival_offsets, to_arrivals, to_order, to_tokens, to_branches, to_target,
 ):  # fmt: skip
     """Write all fields of a plan for a GPU (`models.packed_plan`): one call without a lock, so threads do not wait."""
     count, programs = len(program), len(target)
     groups, steps = to_offsets.shape[0], len(step_offsets) - 1
-    offsets, place = group_rows(step_offsets, program, programs, groups)
+    group_of = group_programs(step_offsets, program, programs, groups, row_chunk)
+    offsets, place = group_rows(step_offsets, program, group_of, groups)
     for g in range(groups):
         for t in range(to_offsets.shape[1]):
             to_offsets[g, t] = offsets[g, min(t, steps)]

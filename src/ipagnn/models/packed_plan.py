@@ -12,6 +12,8 @@ from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
 TOKEN_CHUNK = 64
 """Most occurrences of a token that are summed at once."""
+ROW_CHUNK = 16
+"""Rows of a group and step that the slower of the kernels for many groups, the backward one, takes at a time."""
 
 
 def roomy(count: int, parts: int) -> int:
@@ -120,6 +122,6 @@ class Plan:
             plan.arrival_offsets, plan.arrivals, plan.order, plan.tokens, plan.branches, plan.target,
         )  # fmt: skip
         reads, writes = ([x.numpy() for x in fields] for fields in (of_batch, of_plan))
-        arguments = [np.asarray(rows.step_offsets), *reads, VOCABULARY_SIZE, TOKEN_CHUNK, *writes]
+        arguments = [np.asarray(rows.step_offsets), *reads, VOCABULARY_SIZE, TOKEN_CHUNK, ROW_CHUNK, *writes]
         fill_plan(*arguments)
         return plan

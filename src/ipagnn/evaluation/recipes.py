@@ -31,6 +31,8 @@ def recipe_words(config: TrainConfig) -> str:
         words.append(f"even lengths for {config.curriculum:.0%}")
     if not config.model.indent:
         words.append("no indentation read")
+    if config.budget == "static":
+        words.append(f"trained with enough steps (at most {config.budget_cap})")
     if config.window > 1:
         words.append(f"windows of {config.window}")
     if config.precision != default.precision:

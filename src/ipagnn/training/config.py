@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
+from ipagnn.data.batch import STEP_LIMIT, StepBudget
 from ipagnn.data.splits import TRAINING_LENGTH, VALIDATION_COUNT
 from ipagnn.models import MODELS, ModelConfig
 from ipagnn.programs.grammar import MAX_LENGTH, MIN_LENGTH
@@ -14,6 +15,7 @@ from ipagnn.programs.program import Task
 Optimizer = Literal["adam", "sgd", "muon"]
 ScheduleName = Literal["constant", "linear", "cosine"]
 Precision = Literal["fp32", "tf32", "bf16"]
+TrainBudget = Literal["model", "static"]
 
 STREAM: Final = "stream"
 """`data` of runs that draw their programs as they go."""
@@ -38,6 +40,9 @@ class TrainConfig:
             in random order; 1 leaves programs as they come.
         curriculum: Share of `examples`, the first ones, whose lengths are drawn evenly from 2 to `length`, as short
             programs teach single statements; the others have the paper's training lengths. Only for the stream.
+        budget: Steps that programs get in training: `model`, those of the model's own budget, which always decides in
+            validation and afterwards; or `static`, enough for the true trace by the loop counts that stand in the text.
+        budget_cap: Most steps that a program gets in training where `budget` is `static`.
         optimizer: `adam` (0.9, 0.999, 1e-8), plain `sgd`, or `muon`: orthogonalised momentum for the square blocks of
             recurrent and input kernels, Adam for the rest.
         rate: Learning rate, at its highest.
@@ -69,6 +74,8 @@ class TrainConfig:
     examples: int = 15_000_000
     window: int = 1
     curriculum: float = 0.0
+    budget: TrainBudget = "model"
+    budget_cap: int = 100
     optimizer: Optimizer = "adam"
     rate: float = 1e-3
     clip: float = 5.0
@@ -129,6 +136,13 @@ class TrainConfig:
         """Steps of the whole run."""
         return -(-self.examples // self.batch_size)
 
+    @property
+    def trained_model(self) -> ModelConfig:
+        """The model as it is trained: with the steps that programs get in training."""
+        if self.budget == "model":
+            return self.model
+        return self.model.replace(budget=StepBudget("static", cap=self.budget_cap))
+
     def to_dict(self) -> dict[str, Any]:
         """All fields as TOML and JSON know them; `from_dict` reads it back."""
         shallow = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -168,6 +182,7 @@ _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("examples", 1, 2**53),
     ("window", 1, math.inf),
     ("curriculum", 0, 1),
+    ("budget_cap", 1, STEP_LIMIT),
     ("rate", 0, math.inf),
     ("clip", 0, math.inf),
     ("warmup", 0, math.inf),

@@ -217,7 +217,7 @@ def make_source(config: TrainConfig, data: DataSet | None) -> Source:
     else:
         source = Epochs(data, config.seed)
     if config.window > 1:
-        return Windows(source, config.batch_size, config.window, config.seed, partial(steps_of, config.model))
+        return Windows(source, config.batch_size, config.window, config.seed, partial(steps_of, config.trained_model))
     return source
 
 

@@ -148,7 +148,8 @@ class _Loop:
         self._meter = energy_meter(processes.device) if processes.world == 1 else None
         self._joules = self._position.joules  # before this start
         self._saved_at, self._saved_step = time.monotonic(), self._position.step if checkpoint else -1
-        self._step: TrainingStep[Any] = make_step(build_model(config.model, config.seed), config, processes.device)
+        model = build_model(config.trained_model, config.seed)
+        self._step: TrainingStep[Any] = make_step(model, config, processes.device)
         if checkpoint:
             self._step.load(checkpoint.weights, checkpoint.state)
         self._rate = -1.0

@@ -1,0 +1,48 @@
+"""Training with other steps than the model is used with."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipagnn.data import StepBudget
+from ipagnn.models import load_model
+from ipagnn.training import TrainConfig, train
+from ipagnn.training.sources import make_source, steps_of
+from ipagnn.training.step import PlainStep
+
+
+def test_the_model_keeps_its_own_budget(tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    prepare = PlainStep.prepare
+
+    def watch(self: PlainStep, table: Any) -> Any:
+        batch = prepare(self, table)
+        seen.extend(batch.steps.tolist())
+        return batch
+
+    monkeypatch.setattr(PlainStep, "prepare", watch)
+    config = tiny.replace(model=tiny.model.replace(name="ipa-gnn"), budget="static", budget_cap=7)
+    train(config, tmp_path / "r")
+    first = make_source(config, None).table(0, 4 * config.batch_size)
+    wanted = steps_of(config.model.replace(budget=StepBudget("static", cap=7)), first).tolist()
+    assert seen[: len(wanted)] == wanted
+    assert wanted != steps_of(config.model, first).tolist()
+    assert load_model(tmp_path / "r" / "model.safetensors").config == config.model
+
+
+def test_windows_sort_by_the_steps_of_training() -> None:
+    config = TrainConfig(batch_size=8, window=4, budget="static", budget_cap=50)
+    steps = steps_of(config.trained_model, make_source(config, None).table(0, 32)).reshape(4, 8)
+    spans = sorted((row.min(), row.max()) for row in steps)
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"budget": "papr"}, "one of model, static"), ({"budget_cap": 0}, "budget_cap is 0; it must be from 1 to")],
+)
+def test_mistakes_are_named(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        TrainConfig.from_dict(changes)

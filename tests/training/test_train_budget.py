@@ -23,7 +23,7 @@ def test_the_model_keeps_its_own_budget(tiny: TrainConfig, tmp_path: Path, monke
         return batch
 
     monkeypatch.setattr(PlainStep, "prepare", watch)
-    config = tiny.replace(model=tiny.model.replace(name="ipa-gnn"), budget="static", budget_cap=7)
+    config = tiny.replace(model=tiny.model.replace(name="ipa-gnn"), budget="static", budget_cap=7, length=8)
     train(config, tmp_path / "r")
     first = make_source(config, None).table(0, 4 * config.batch_size)
     wanted = steps_of(config.model.replace(budget=StepBudget("static", cap=7)), first).tolist()

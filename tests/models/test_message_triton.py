@@ -36,10 +36,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     if not INTERPRETED:
         return torch.device("cuda")
     from ipagnn.models import message_cuda
-    from ipagnn.models.packed_cuda import Tiles
 
     monkeypatch.setattr(message_cuda, "multiprocessors", lambda device: 1)
-    monkeypatch.setattr(message_cuda, "SMALL_TILES", Tiles(16, 16, 32, 32, 4, 2))
     monkeypatch.setattr(message_cuda, "EXACT_TILE", message_cuda.Tile(16, 32, 32, 4, 2))
     return torch.device("cpu")
 

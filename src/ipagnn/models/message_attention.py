@@ -7,7 +7,7 @@ from torch import Tensor
 from ipagnn.models import message_attention_triton as attention
 from ipagnn.models import message_triton
 from ipagnn.models.base import ProgramModel
-from ipagnn.models.message_cuda import MessageLauncher, Shapes, Tile, product
+from ipagnn.models.message_cuda import MessageLauncher, Shapes, Tile, blocks, clear, product
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
 from ipagnn.models.message_rows import KIND_OF_SLOT
 from ipagnn.models.packed_buffers import Weights
@@ -33,6 +33,18 @@ class AttentionLauncher(MessageLauncher):
         self.query, self.key = torch.zeros(2, SLOTS, self.hidden, device=device)
         self.bias = torch.zeros(self.hidden, device=device)
         self.kinds = torch.tensor(KIND_OF_SLOT[SLOTS], device=device)
+        send, back, wide = self.tile(SEND_TILE), self.tile(BACKWARD_TILE), self.w_messages.flatten(1)
+        h = self.views.get("h", self.views["state"]).view(-1, self.padded)
+        self._send = {
+            "states": blocks(h, send.M, send.K),
+            "weights": blocks(wide, send.K, send.N),
+            **send.arguments(exact=exact),
+        }
+        self._send_backward = {
+            "d_sent": blocks(self.views["messages"].flatten(1), back.M, back.K),
+            "weights": blocks(wide, back.N, back.K),
+            **back.arguments(exact=exact),
+        }
         self._heads = {
             "H": self.hidden,
             "P": self.padded,
@@ -69,7 +81,7 @@ class AttentionLauncher(MessageLauncher):
 
     def forward(self, *weights: Tensor) -> Tensor:
         """See `MessageLauncher`."""
-        self.load_cell(*weights[:5])
+        self.waves.load(*weights[:5])
         kernel, query, key, bias = weights[5:]
         size, plan, v = self.hidden, self.plan, self.views
         self.w_messages[:size, :, :size] = kernel[self.kinds].transpose(0, 1)
@@ -80,8 +92,8 @@ class AttentionLauncher(MessageLauncher):
         self.start(state, h)
         for step in range(plan.capacity.steps):
             message_triton.send[(self.tile_blocks,)](
-                plan.offsets, step, plan.flags, h, self.w_messages, v["messages"],
-                ALWAYS=True, SLOTS=SLOTS, PARTS=1, P=self.padded, **self.tile(SEND_TILE),
+                plan.offsets, step, plan.flags, messages=v["messages"],
+                ALWAYS=True, SLOTS=SLOTS, PARTS=1, P=self.padded, **self._send,
             )  # fmt: skip
             attention.attend[(self.row_blocks,)](
                 plan.offsets, step, plan.next, plan.arrival_offsets, plan.arrivals, v["messages"], state, h,
@@ -98,8 +110,8 @@ class AttentionLauncher(MessageLauncher):
         seeds[:, :size] = d_final
         v["d_state"].index_copy_(0, plan.final.long(), seeds)
         for values in (d_messages, v["d_out"], v["s_query"], v["s_key"]):
-            self.clear(values, steps)
-        self.clear(h, steps + 1)
+            clear(plan.offsets, steps, values.view(1, len(values), -1))
+        clear(plan.offsets, steps + 1, h.view(1, len(h), -1))
         for step in reversed(range(steps)):
             attention.attend_backward[(self.row_blocks,)](
                 plan.offsets, step, plan.next, plan.flags, plan.arrival_offsets, plan.arrivals, v["messages"],
@@ -112,7 +124,7 @@ class AttentionLauncher(MessageLauncher):
                 v["s_key"], **self._heads, num_warps=1,
             )  # fmt: skip
             attention.send_backward[(self.tile_blocks,)](
-                plan.offsets, step, d_messages, self.w_messages, v["d_state"], P=padded, **self.tile(BACKWARD_TILE)
+                plan.offsets, step, d_state=v["d_state"], P=padded, **self._send_backward
             )
         lines, back = h.view(-1, padded), self.kinds.argsort()
         d_kernel = product(lines, d_messages.view(-1, SLOTS * padded)).view(padded, SLOTS, padded)[:size, :, :size]

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from ipagnn.models import r_gat
-from ipagnn.models.message_triton import EXIT, add_product
+from ipagnn.models.message_triton import EXIT
 from ipagnn.models.packed_triton import PLAIN
 
 LEAK = tl.constexpr(r_gat.LEAK)
@@ -161,23 +161,25 @@ def messages_backward(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=PLAIN)
 def send_backward(  # type: ignore[no-untyped-def]
-    offsets, step, d_messages, weights, d_state,
+    offsets, step, d_sent, weights, d_state,
     P: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """Add what comes back through the messages to the gradients of the states of `step`."""
+    """Add what comes back through the messages to the gradients of the states of `step`.
+
+    Descriptors: `d_sent` of the gradients of messages [row, 4 P] in blocks [M, K]; `weights` [P, 4 P] in blocks [N, K].
+    """
     first = tl.load(offsets + step)
     last = tl.load(offsets + step + 1)
     across: tl.constexpr = (P + N - 1) // N
     for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
         base = first + (tile // across) * M
-        wide_base = base.to(tl.int64)
         line = tl.arange(0, M)
-        inside = line < last - base
-        units = (tile % across) * N + tl.arange(0, N)
-        fits = units < P
-        here = inside[:, None] & fits[None, :]
-        at = d_state + wide_base * P + line[:, None] * P + units[None, :]
-        total = tl.load(at, mask=here, other=0.0)
-        left = d_messages + wide_base * (4 * P)
-        total = add_product(total, left, 4 * P, line, inside, weights, 1, 4 * P, units, fits, 4 * P, K, EXACT)
-        tl.store(at, total, mask=here)
+        begin = (tile % across) * N
+        total = tl.zeros((M, N), tl.float32)
+        for start in range(0, 4 * P, K):
+            right = tl.trans(weights.load([begin, start]))
+            total = tl.dot(d_sent.load([base, start]), right, total, input_precision="ieee" if EXACT else "tf32")
+        units = begin + tl.arange(0, N)
+        here = (line < last - base)[:, None] & (units < P)[None, :]
+        at = d_state + base.to(tl.int64) * P + (line[:, None] * P + units[None, :])
+        tl.store(at, total + tl.load(at, mask=here, other=0.0), mask=here)

@@ -6,18 +6,19 @@ from typing import Any
 
 import torch
 import triton
-from torch import Tensor
+from torch import Tensor, nn
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ipagnn.models import message_triton as kernels
 from ipagnn.models import message_triton_backward as backward_kernels
-from ipagnn.models import packed_triton, packed_triton_backward
+from ipagnn.models import packed_triton_backward
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.cell import STATE_PARTS
 from ipagnn.models.control import AllNeighbours
 from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
+from ipagnn.models.message_statements_triton import UNITS, statement_backward, statement_forward, table_gradient
 from ipagnn.models.packed_buffers import Buffers, Weights
-from ipagnn.models.packed_cuda import LARGE_TILES, SMALL_BATCH, SMALL_TILES
 from ipagnn.models.packed_plan import TOKEN_CHUNK
 from ipagnn.models.pointer import EPSILON
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
@@ -43,8 +44,13 @@ class Tile:
 
 
 SMALL_TILE = Tile(64, 32, 32, 4, 3)
+LARGE_FORWARD = Tile(128, 64, 32, 8, 4)
+LARGE_BACKWARD = Tile(128, 128, 64, 8, 3)
+"""For the LSTM over statements: N are units, of which each has four gates."""
 EXACT_TILE = Tile(32, 32, 32, 4, 2)
 """For products of float32 in full precision, which Triton takes long to compile in larger tiles."""
+SLICE = 32
+"""Columns of a tile that are worked on at a time after its product."""
 FEW_LINES = 2048
 """Lines a step up to which the small tile is used, so that all multiprocessors have work."""
 
@@ -71,11 +77,16 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     return torch.mm(left.T, right, out_dtype=torch.float32)
 
 
+def blocks(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
+    """A descriptor by which kernels fetch blocks of a matrix."""
+    return TensorDescriptor.from_tensor(matrix, [rows, columns])
+
+
 class StatementWaves:
-    """Runs the LSTM over the statements of a plan, with the kernels of the packed step.
+    """Runs the LSTM over the statements of a plan.
 
     Args:
-        weights: Of the LSTM; `Weights.load` fills them.
+        weights: Of the LSTM, which `load` fills.
         plan: Whose statements.
         memory: To lay buffers in.
         exact: Products of float32 in full precision rather than tf32.
@@ -84,59 +95,99 @@ class StatementWaves:
     def __init__(self, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
         self.weights, self.plan = weights, plan
         self.buffers = b = Buffers(weights, plan.capacity.statements, 1, memory)
-        self._tiles = tiles = SMALL_TILES if plan.capacity.programs <= SMALL_BATCH else LARGE_TILES
         padded = weights.padded
         self.wide = {"P": padded, "WIDTH": triton.next_power_of_2(padded)}
-        self._shape = {"P": padded, "M": tiles.rows, "N": tiles.units, "EXACT": exact}
-        self._options = {"num_warps": tiles.warps, "num_stages": tiles.stages}
-        most = 2 * (padded // tiles.units) * triton.cdiv(b.rows, tiles.rows)
-        self._blocks = min(4 * multiprocessors(b.h.device), most)
+        waves = plan.capacity.steps if plan.capacity.kind == "statements" else 1
+        small = EXACT_TILE if exact else SMALL_TILE if plan.capacity.statements <= FEW_LINES * waves else None
+        ahead, back = small or LARGE_FORWARD, small or LARGE_BACKWARD
+        kernel = weights.weights.view(3 * padded, 4 * padded)
+        self._forward = {
+            "states": blocks(b.h.view(-1, padded), ahead.M, ahead.K),
+            "weights": blocks(kernel, ahead.K, 4 * ahead.N),
+            "P": padded,
+            **ahead.arguments(exact=exact),
+        }
+        self._backward = {
+            "gradients": blocks(b.gates.view(-1, 4 * padded), back.M, back.K),
+            "weights": blocks(kernel, back.N, back.K),
+            "P": padded,
+            "S": SLICE,
+            "AFTER": weights.dtype == torch.float32,
+            **back.arguments(exact=exact),
+        }
+        self._blocks = 2 * multiprocessors(b.h.device)
+
+    def load(self, table: Tensor, hidden_1: Tensor, input_2: Tensor, hidden_2: Tensor, bias_2: Tensor) -> None:
+        """Lay out the weights; the bias of layer 2 becomes the last row of its input kernel."""
+        w, size = self.weights, self.weights.hidden
+        w.table.view(len(w.table), -1).copy_(by_units(table, w))
+        for place, kernel in zip(w.weights.flatten(2), (hidden_1, input_2, hidden_2), strict=True):
+            place[:size] = by_units(kernel, w)
+        w.weights[1, -1] = by_units(bias_2[None], w).view(-1, 4)
 
     def forward(self, wave: int) -> None:
         """All tokens of the statements of a wave of the plan, from plane 0 of the states to plane 4."""
         w, b, plan = self.weights, self.buffers, self.plan
         for token in range(5):
-            packed_triton.wave_forward[(self._blocks,)](
-                plan.waves, 2 * wave, plan.tokens, w.table, w.weights, b.h, b.c, b.gates, b.rows,
-                WAVE=token, K=self._tiles.forward_inner, **self._shape, **self._options,
+            statement_forward[(self._blocks,)](
+                plan.waves, 2 * wave, plan.tokens, w.table, h=b.h, c=b.c, gates=b.gates, capacity=b.rows, WAVE=token,
+                **self._forward,
             )  # fmt: skip
 
     def backward(self, wave: int) -> None:
         """The same backwards, from `d_state` and the gates of the last token."""
-        w, b, plan = self.weights, self.buffers, self.plan
+        b, plan = self.buffers, self.plan
         for token in (3, 2, 1, 0, -1):
-            packed_triton_backward.wave_backward[(self._blocks,)](
-                plan.waves, 2 * wave, w.weights, b.c, b.gates, b.d_state, b.rows,
-                WAVE=token, K=self._tiles.backward_inner, **self._shape, **self._options,
+            statement_backward[(self._blocks,)](
+                plan.waves, 2 * wave, c=b.c, gates=b.gates, d_state=b.d_state, capacity=b.rows, WAVE=token,
+                **self._backward,
             )  # fmt: skip
 
     def gradients(self, offsets: Tensor, end: int) -> tuple[Tensor, ...]:
         """Of table, hidden_1, input_2, hidden_2 and bias_2; offsets[end] statements took part."""
         w, b, plan, size = self.weights, self.buffers, self.plan, self.weights.hidden
-        packed_triton_backward.clear_tail[(min(b.rows, 1024),)](
-            offsets, end, b.h, b.c, b.gates, b.d_score, b.rows, **self.wide
-        )
         wide = 4 * w.padded
+        for values in (b.h.view(-1, b.rows, w.padded), b.gates.view(-1, b.rows, wide)):
+            clear(offsets, end, values)
         columns = triton.cdiv(wide, 128)
         packed_triton_backward.token_partials[(min(1024, len(b.partials)), columns)](
             plan.chunk_offsets, plan.chunks, plan.order, b.gates, b.partials, b.rows, P4=wide, N=128, M=TOKEN_CHUNK
         )
-        packed_triton_backward.token_sums[(VOCABULARY_SIZE, columns)](
-            plan.first_chunk, b.partials, w.d_table, P4=wide, N=128
+        d_table = torch.empty(VOCABULARY_SIZE, 4 * size, device=b.h.device)
+        table_gradient[(VOCABULARY_SIZE, columns)](
+            plan.first_chunk, b.partials, d_table, H=size, P=w.padded, N=128, M=16
         )
         gates_1, gates_2 = b.gates.view(2, -1, wide)
 
         def kernel(states: Tensor, gates: Tensor) -> Tensor:
-            return product(states.reshape(-1, w.padded), gates).view(w.padded, w.padded, 4)[:, :size].mT
+            return by_gates(product(states.reshape(-1, w.padded), gates), w)
 
         d_input_2 = kernel(b.h[0, 1:], gates_2)
         return (
-            w.d_table[:, :size].mT.reshape(-1, 4 * size),
-            kernel(b.h[0, :4], gates_1)[:size].reshape(size, 4 * size),
-            d_input_2[:size].reshape(size, 4 * size),
-            kernel(b.h[1, :4], gates_2)[:size].reshape(size, 4 * size),
-            d_input_2[-1].reshape(4 * size),
+            d_table,
+            kernel(b.h[0, :4], gates_1)[:size],
+            d_input_2[:size],
+            kernel(b.h[1, :4], gates_2)[:size],
+            d_input_2[-1],
         )
+
+
+def by_units(kernel: Tensor, weights: Weights) -> Tensor:
+    """Columns as kernels have them, [row, P / 32, 4, 32], from those of a model, [row, 4, H]; both flat."""
+    padded = nn.functional.pad(kernel.view(len(kernel), 4, -1), (0, weights.padded - weights.hidden))
+    by_unit: Tensor = padded.unflatten(2, (-1, UNITS.value)).transpose(1, 2)
+    return by_unit.flatten(1)
+
+
+def by_gates(kernel: Tensor, weights: Weights) -> Tensor:
+    """The reverse of `by_units`."""
+    return kernel.view(len(kernel), -1, 4, UNITS.value).transpose(1, 2).flatten(2)[:, :, : weights.hidden].flatten(1)
+
+
+def clear(offsets: Tensor, step: int, values: Tensor) -> None:
+    """Zero the rows from those of a step on. [plane, row, any]"""
+    planes, rows, wide = values.shape
+    backward_kernels.clear[(1024 // planes, planes)](offsets, step, values, rows, WIDE=wide, BLOCK=1024)
 
 
 def multiprocessors(device: torch.device) -> int:
@@ -199,14 +250,9 @@ class MessageLauncher(ABC):
         cell = self.model.cell
         return cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2
 
-    def load_cell(self, *weights: Tensor) -> None:
-        """Lay out the weights of the LSTM for kernels; the packed step's branch layer is not used."""
-        none = weights[0].new_zeros(STATE_PARTS * self.hidden, 2)
-        self.weights.load(*(*weights, none, none[0]))
-
-    def tile(self, tile: Tile) -> dict[str, Any]:
-        """Block shapes for a kernel."""
-        return (EXACT_TILE if self.exact else SMALL_TILE if self.few else tile).arguments(exact=self.exact)
+    def tile(self, tile: Tile) -> Tile:
+        """The block shape for a kernel whose best one for large batches is `tile`."""
+        return EXACT_TILE if self.exact else SMALL_TILE if self.few else tile
 
     def start(self, state: Tensor, h: Tensor) -> None:
         """Embed(x_n): run the distinct statements, and hand their states to the rows of step 0. [row, part, P]"""
@@ -224,18 +270,12 @@ class MessageLauncher(ABC):
     def start_backward(self, d_rows: Tensor) -> tuple[Tensor, ...]:
         """The gradients of the LSTM, from those of the rows of step 0."""
         b, plan = self.waves.buffers, self.plan
-        backward_kernels.start_backward[(min(plan.capacity.statements, self.row_blocks),)](
+        backward_kernels.start_backward[(min(plan.capacity.statements, self.row_blocks), self.padded // UNITS.value)](
             plan.waves, plan.member_offsets, plan.members, d_rows, b.h, b.c, b.gates, b.d_state, b.rows,
-            PARTS=self.parts, B=16, **self.waves.wide, num_warps=8,
+            PARTS=self.parts, P=self.padded, B=32, num_warps=2,
         )  # fmt: skip
         self.waves.backward(0)
         return self.waves.gradients(plan.waves, 1)
-
-    def clear(self, values: Tensor, step: int) -> None:
-        """Zero the rows from those of a step on."""
-        backward_kernels.clear[(1024,)](
-            self.plan.offsets, step, values, len(values), WIDE=values[0].numel(), BLOCK=1024
-        )
 
 
 class StatementLauncher(MessageLauncher):
@@ -254,7 +294,7 @@ class StatementLauncher(MessageLauncher):
         """See `MessageLauncher`."""
         assert isinstance(self.model, MessagePassing)
         assert isinstance(self.model.control, AllNeighbours)
-        self.load_cell(*weights)
+        self.waves.load(*weights)
         b, plan, wide = self.waves.buffers, self.plan, self.waves.wide
         kernels.mix_begin[(self.row_blocks,)](plan.offsets, plan.flags, b.h, b.c, b.rows, **wide)
         for step in range(plan.capacity.steps):

@@ -1,5 +1,7 @@
 """GGNN and NoExecute on a CUDA GPU: the order of launches, and the weight gradients."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -8,7 +10,7 @@ from ipagnn.models import message_triton_backward as backward_kernels
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.control import InstructionPointer
 from ipagnn.models.execution import GatedUpdate
-from ipagnn.models.message_cuda import MessageLauncher, Shapes, Tile, product
+from ipagnn.models.message_cuda import SLICE, MessageLauncher, Shapes, Tile, blocks, clear, product
 from ipagnn.models.message_kernels import START
 from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
@@ -18,7 +20,7 @@ from ipagnn.models.pointer import EPSILON
 
 SEND_TILE = Tile(128, 128, 32, 8, 4)
 GATED_TILE = Tile(128, 64, 32, 8, 3)
-BACKWARD_TILE = Tile(128, 64, 32, 8, 4)
+BACKWARD_TILE = Tile(128, 128, 32, 8, 4)
 ARRIVE_TILE = Tile(128, 128, 32, 8, 4)
 
 
@@ -40,9 +42,39 @@ class GatedLauncher(MessageLauncher):
         self.b_branch = torch.zeros(1, device=device)
         self.kinds = torch.tensor(KIND_OF_SLOT[slots], device=device)
         self.order = torch.tensor([2, 0, 1], device=device)  # n, r, z, of a GRU's r, z, n
-        self._lines = {"PARTS": self.parts, "P": padded}
         self._rows = {"POINTER": self.pointer, "NORMALISE": normalise, "SLOTS": slots, "PARTS": self.parts}
         self._rows |= self.waves.wide
+        self._send, self._gated, self._arrive, self._back = self._tiled(exact=exact)
+
+    def _tiled(self, *, exact: bool) -> tuple[dict[str, Any], ...]:
+        """What the four kernels with products read, in which blocks."""
+        padded, v = self.padded, self.views
+        h, x = v.get("h", v["state"]).view(-1, padded), v["x"].view(-1, padded)
+        gates = v["gates"].view(-1, 4 * padded)
+        d_messages = v.get("d_messages", v["messages"]).view(-1, self.slots * padded)
+        w_messages, w_input, w_hidden = self.w_messages.flatten(1), self.w_input.flatten(1), self.w_hidden.flatten(1)
+        send, gated, arrive, back = (self.tile(x) for x in (SEND_TILE, GATED_TILE, ARRIVE_TILE, BACKWARD_TILE))
+        tiled: tuple[dict[str, Any], ...] = (
+            {"states": blocks(h, send.M, send.K), "weights": blocks(w_messages, send.K, send.N)},
+            {
+                "arrived": blocks(x, gated.M, gated.K),
+                "states": blocks(h, gated.M, gated.K),
+                "w_input": blocks(w_input, gated.K, gated.N),
+                "w_hidden": blocks(w_hidden, gated.K, gated.N),
+                "S": SLICE,
+            },
+            {"gradients": blocks(gates, arrive.M, arrive.K), "w_input": blocks(w_input, arrive.N, arrive.K)},
+            {
+                "gradients": blocks(gates, back.M, back.K),
+                "d_sent": blocks(d_messages, back.M, back.K),
+                "w_hidden": blocks(w_hidden, back.N, back.K),
+                "w_messages": blocks(w_messages, back.N, back.K),
+                "S": SLICE,
+            },
+        )
+        for arguments, tile in zip(tiled, (send, gated, arrive, back), strict=True):
+            arguments |= {"PARTS": self.parts, "P": padded, **tile.arguments(exact=exact)}
+        return tiled
 
     @classmethod
     def shapes(cls, model: ProgramModel, weights: Weights, capacity: MessageCapacity) -> Shapes:
@@ -73,7 +105,7 @@ class GatedLauncher(MessageLauncher):
 
     def forward(self, *weights: Tensor) -> Tensor:
         """See `MessageLauncher`."""
-        self.load_cell(*weights[:5])
+        self.waves.load(*weights[:5])
         dense, bias, w_input, w_hidden, gru_bias, *branch = weights[5:]
         size, plan, v = self.hidden, self.plan, self.views
         self.w_messages[:size, :, :size] = dense[self.kinds].transpose(0, 1)
@@ -89,17 +121,16 @@ class GatedLauncher(MessageLauncher):
         self.start(state, h)
         for step in range(plan.capacity.steps):
             kernels.send[(self.tile_blocks,)](
-                plan.offsets, step, plan.flags, h, self.w_messages, v["messages"],
-                ALWAYS=False, SLOTS=self.slots, **self._lines, **self.tile(SEND_TILE),
-            )  # fmt: skip
+                plan.offsets, step, plan.flags, messages=v["messages"], ALWAYS=False, SLOTS=self.slots, **self._send
+            )
             kernels.gather[(self.row_blocks,)](
                 plan.offsets, step, plan.next, plan.flags, plan.arrival_offsets, plan.arrivals, v["messages"], h,
                 self.w_branch, self.b_branch, v["pointer"], v["decision"], v["scales"], v["x"], EPSILON,
                 **self._rows, num_warps=4,
             )  # fmt: skip
             kernels.gated_forward[(self.tile_blocks,)](
-                plan.offsets, step, plan.next, plan.arrival_offsets, v["x"], h, state, self.w_input, self.w_hidden,
-                v["gates"], SKIP=self.pointer, **self._lines, **self.tile(GATED_TILE),
+                plan.offsets, step, plan.next, plan.arrival_offsets, bias=self.w_input[-1], state=state, h=h,
+                gates=v["gates"], SKIP=self.pointer, **self._gated,
             )  # fmt: skip
         return state[plan.final, :, :size].reshape(len(plan.final), -1)
 
@@ -111,23 +142,22 @@ class GatedLauncher(MessageLauncher):
         seeds[:, :, :size] = d_final.view(-1, self.parts, size)
         v["d_state"].index_copy_(0, plan.final.long(), seeds)
         for values in (v["gates"], d_messages, v["x"], v["d_score"], v["d_pointer"]):
-            self.clear(values, steps)
-        self.clear(h, steps + 1)
+            clear(plan.offsets, steps, values.view(1, len(values), -1))
+        clear(plan.offsets, steps + 1, h.view(1, len(h), -1))
         for step in reversed(range(steps + 1)):
             if step < steps:
                 backward_kernels.arrive_backward[(self.tile_blocks,)](
-                    plan.offsets, step, plan.arrival_offsets, v["gates"], self.w_input, v["d_x"],
-                    SKIP=self.pointer, **self._lines, **self.tile(ARRIVE_TILE),
-                )  # fmt: skip
+                    plan.offsets, step, plan.arrival_offsets, d_x=v["d_x"], SKIP=self.pointer, **self._arrive
+                )
                 backward_kernels.gather_backward[(self.row_blocks,)](
                     plan.offsets, step, plan.next, plan.flags, plan.departure_offsets, plan.departures, plan.targets,
                     v["messages"], v["x"], v["d_x"], d_messages, v["pointer"], v["decision"], v["scales"],
                     v["d_pointer"], v["d_score"], **self._rows, num_warps=4,
                 )  # fmt: skip
             backward_kernels.gated_backward[(self.tile_blocks,)](
-                plan.offsets, step, plan.next, plan.previous, plan.flags, v["state"], self.w_messages, self.w_hidden,
-                v["gates"], d_messages, v["d_state"], self.w_branch, v["d_score"],
-                FIRST=step == 0, POINTER=self.pointer, SLOTS=self.slots, **self._lines, **self.tile(BACKWARD_TILE),
+                plan.offsets, step, plan.next, plan.previous, plan.flags, h=h, gates=v["gates"], d_state=v["d_state"],
+                branch_weight=self.w_branch, d_score=v["d_score"], FIRST=step == 0, POINTER=self.pointer,
+                SLOTS=self.slots, **self._back,
             )  # fmt: skip
         lines, gates = h.view(-1, padded), v["gates"].view(-1, 4 * padded)
         d_weight = product(lines, d_messages.view(-1, self.slots * padded)).view(padded, self.slots, padded)[..., :size]

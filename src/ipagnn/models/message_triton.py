@@ -3,7 +3,8 @@
 The arithmetic is that of `message_rows.py`. As in `packed_triton`: kernels read the number of rows from device memory
 and loop over tiles, so that one CUDA graph serves all batches that fit its buffers; nothing is added up in an order
 that could change (no atomics); H is padded with zeros to P > H, and the last padding column of what is multiplied is 1,
-so that biases are the last rows of weights.
+so that biases are the last rows of weights. Blocks that are multiplied are fetched through tensor descriptors, and what
+follows a product is done in slices of its tile: see `message_statements_triton`.
 
 A state has PARTS parts of P numbers, and every product treats them alike: a *line* is one part of one row. What
 belongs to the update at a row (its gates, what arrives for it) is kept at that row, from which the update starts.
@@ -13,41 +14,22 @@ import triton
 import triton.language as tl
 
 from ipagnn.models import message_kernels
+from ipagnn.models.message_statements_triton import halves
 from ipagnn.models.packed_triton import PLAIN, load_state, sigmoid, store_state, tanh
 
 DECIDES, EXIT = tl.constexpr(message_kernels.DECIDES), tl.constexpr(message_kernels.EXIT)
 
 
-@triton.jit
-def add_product(  # type: ignore[no-untyped-def]
-    total, left, left_stride, line, inside, right, right_inner, right_outer, columns, fits, length,
-    K: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
-    """Add left @ right to a tile: left [line, length], right [length, column] with any strides; K divides length.
-
-    `left` points at the tile's first line, so that all that is added to it fits 32 bits: fewer registers.
-    """
-    inner = tl.arange(0, K)
-    a_at = line[:, None] * left_stride + inner[None, :]
-    b_at = inner[:, None] * right_inner + columns[None, :] * right_outer
-    for _ in range(0, length, K):
-        a = tl.load(left + a_at, mask=inside[:, None], other=0.0)
-        b = tl.load(right + b_at, mask=fits[None, :], other=0.0)
-        total = tl.dot(a, b, total, input_precision="ieee" if EXACT else "tf32")
-        left += K
-        right += K * right_inner
-    return total
-
-
 @triton.jit(do_not_specialize=PLAIN)
 def send(  # type: ignore[no-untyped-def]
-    offsets, step, flags, h, weights, messages,
+    offsets, step, flags, states, weights, messages,
     ALWAYS: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """Dense layers of all slots side by side. h [line, P]; weights [P, SLOTS, P]; messages [line, SLOTS, P].
+    """Dense layers of all slots side by side: messages [line, SLOTS, P].
 
-    Tiles none of whose rows sends in their slots are left out, unless ALWAYS.
+    Tiles none of whose rows sends in their slots are left out, unless ALWAYS. Descriptors: `states` [line, P] in blocks
+    [M, K]; `weights` [P, SLOTS * P] in blocks [K, N].
     """
     first = tl.load(offsets + step) * PARTS
     last = tl.load(offsets + step + 1) * PARTS
@@ -56,11 +38,9 @@ def send(  # type: ignore[no-untyped-def]
     early: tl.constexpr = (1 << (SLOTS // 2)) - 1
     for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
         base = first + (tile // across) * M
-        wide_base = base.to(tl.int64)
         line = tl.arange(0, M)
         inside = line < last - base
         begin = (tile % across) * N
-        columns = begin + tl.arange(0, N)
         needed = True
         if not ALWAYS:
             sends = tl.load(flags + (base + line) // PARTS, mask=inside, other=0)
@@ -69,15 +49,13 @@ def send(  # type: ignore[no-untyped-def]
             needed = wants_early | wants_late
         if needed:
             total = tl.zeros((M, N), tl.float32)
-            fits = columns < wide
-            left = h + wide_base * P
-            total = add_product(total, left, P, line, inside, weights, wide, 1, columns, fits, P, K, EXACT)
-            at = line[:, None] * wide + columns[None, :]
-            tl.store(
-                messages + wide_base * wide + at,
-                total.to(messages.dtype.element_ty),
-                mask=inside[:, None] & fits[None, :],
-            )
+            for start in range(0, P, K):
+                right = weights.load([start, begin])
+                total = tl.dot(states.load([base, start]), right, total, input_precision="ieee" if EXACT else "tf32")
+            columns = begin + tl.arange(0, N)
+            fits = inside[:, None] & (columns < wide)[None, :]
+            at = messages + base.to(tl.int64) * wide + (line[:, None] * wide + columns[None, :])
+            tl.store(at, total.to(messages.dtype.element_ty), mask=fits)
 
 
 @triton.jit(do_not_specialize=PLAIN)
@@ -129,16 +107,45 @@ def gather(  # type: ignore[no-untyped-def]
         tl.store(x + at, value.to(x.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P: tl.constexpr, S: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The end of a GRU for S units: the new state, where there is one, and the gates, which the backward pass needs."""
+    line = tl.arange(0, n.shape[0])
+    units = begin + tl.arange(0, S)
+    some = (units < P)[None, :]
+    goes_on = (target >= 0)[:, None] & some
+    r, z = sigmoid(r), sigmoid(z)
+    n = tanh(n + r * u)
+    wide_base = base.to(tl.int64) * P
+    old = tl.load(state + wide_base + (line[:, None] * P + units[None, :]), mask=goes_on, other=0.0)
+    new = tl.where(units[None, :] == P - 1, 1.0, z * old + (1.0 - z) * n)
+    kind = h.dtype.element_ty
+    after = last.to(tl.int64) * P  # the next step's first line
+    at = to[:, None] * P + units[None, :]
+    tl.store(state + after + at, new, mask=goes_on)
+    if kind != tl.float32:
+        tl.store(h + after + at, new.to(kind), mask=goes_on)
+    keep = gates + 4 * wide_base
+    at = line[:, None] * (4 * P) + units[None, :]
+    whole = inside[:, None] & some
+    tl.store(keep + at, tl.where(goes_on, n, 0.0).to(kind), mask=whole)
+    tl.store(keep + P + at, tl.where(goes_on, r, 0.0).to(kind), mask=whole)
+    tl.store(keep + 2 * P + at, tl.where(goes_on, z, 0.0).to(kind), mask=whole)
+    tl.store(keep + 3 * P + at, tl.where(goes_on, u, 0.0).to(kind), mask=whole)
+
+
 @triton.jit(do_not_specialize=PLAIN)
 def gated_forward(  # type: ignore[no-untyped-def]
-    offsets, step, following, arrival_offsets, x, h, state, w_input, w_hidden, gates,
+    offsets, step, following, arrival_offsets, arrived, states, w_input, w_hidden, bias, state, h, gates,
     SKIP: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EXACT: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, S: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """GRU(h, h~) of all rows that go on.
 
-    w_input [P, 3, P] makes n, r, z of x; w_hidden [P, 3, P] makes r, z, u of h, where n~ = tanh(n + r u). gates
-    [line, 4, P] keeps n~, r, z, u. `state` is h in full precision. With SKIP tiles where nothing arrives take the bias.
+    w_input [P, 3 P] makes n, r, z of h~; w_hidden [P, 3 P] makes r, z, u of h, where n~ = tanh(n + r u). gates
+    [line, 4, P] keeps n~, r, z, u. `state` is h in full precision. With SKIP tiles where nothing arrives take `bias`,
+    the last row of w_input. Descriptors: `arrived` and `states` of h~ and h [line, P] in blocks [M, K]; weights in
+    blocks [K, N].
     """
     first = tl.load(offsets + step) * PARTS
     last = tl.load(offsets + step + 1) * PARTS
@@ -146,78 +153,55 @@ def gated_forward(  # type: ignore[no-untyped-def]
     precision: tl.constexpr = "ieee" if EXACT else "tf32"
     for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
         base = first + (tile // across) * M
-        wide_base = base.to(tl.int64)
         line = tl.arange(0, M)
         inside = line < last - base
         rows = (base + line) // PARTS
-        units = (tile % across) * N + tl.arange(0, N)
-        fits = units < P
-        some = fits[None, :]
+        begin = (tile % across) * N
         n = tl.zeros((M, N), tl.float32)
         r = tl.zeros((M, N), tl.float32)
         z = tl.zeros((M, N), tl.float32)
         u = tl.zeros((M, N), tl.float32)
-        inner = tl.arange(0, K)
-        line_at = line[:, None] * P + inner[None, :]
-        unit_at = inner[:, None] * (3 * P) + units[None, :]
-        left = x + wide_base * P
-        right = w_input
-        left_h = h + wide_base * P
-        right_h = w_hidden
         if SKIP:
             start_edge = tl.load(arrival_offsets + rows, mask=inside, other=0)
             receives = tl.max(tl.load(arrival_offsets + rows + 1, mask=inside, other=0) - start_edge, 0) > 0
-            for _ in range(0, tl.where(receives, P, 0), K):
-                a = tl.load(left + line_at, mask=inside[:, None], other=0.0)
-                n = tl.dot(a, tl.load(right + unit_at, mask=some, other=0.0), n, input_precision=precision)
-                r = tl.dot(a, tl.load(right + P + unit_at, mask=some, other=0.0), r, input_precision=precision)
-                z = tl.dot(a, tl.load(right + 2 * P + unit_at, mask=some, other=0.0), z, input_precision=precision)
-                left += K
-                right += K * 3 * P
-            for _ in range(0, P, K):
-                a = tl.load(left_h + line_at, mask=inside[:, None], other=0.0)
-                r = tl.dot(a, tl.load(right_h + unit_at, mask=some, other=0.0), r, input_precision=precision)
-                z = tl.dot(a, tl.load(right_h + P + unit_at, mask=some, other=0.0), z, input_precision=precision)
-                u = tl.dot(a, tl.load(right_h + 2 * P + unit_at, mask=some, other=0.0), u, input_precision=precision)
-                left_h += K
-                right_h += K * 3 * P
-            at_bias = w_input + (P - 1) * (3 * P) + units
-            alone = fits & (receives == 0)
-            n += tl.load(at_bias, mask=alone, other=0.0).to(tl.float32)[None, :]
-            r += tl.load(at_bias + P, mask=alone, other=0.0).to(tl.float32)[None, :]
-            z += tl.load(at_bias + 2 * P, mask=alone, other=0.0).to(tl.float32)[None, :]
+            for start in range(0, tl.where(receives, P, 0), K):
+                a = arrived.load([base, start])
+                n = tl.dot(a, w_input.load([start, begin]), n, input_precision=precision)
+                r = tl.dot(a, w_input.load([start, P + begin]), r, input_precision=precision)
+                z = tl.dot(a, w_input.load([start, 2 * P + begin]), z, input_precision=precision)
+            for start in range(0, P, K):
+                a = states.load([base, start])
+                r = tl.dot(a, w_hidden.load([start, begin]), r, input_precision=precision)
+                z = tl.dot(a, w_hidden.load([start, P + begin]), z, input_precision=precision)
+                u = tl.dot(a, w_hidden.load([start, 2 * P + begin]), u, input_precision=precision)
+            units = begin + tl.arange(0, N)
+            alone = (units < P) & (receives == 0)
+            n += tl.load(bias + units, mask=alone, other=0.0).to(tl.float32)[None, :]
+            r += tl.load(bias + P + units, mask=alone, other=0.0).to(tl.float32)[None, :]
+            z += tl.load(bias + 2 * P + units, mask=alone, other=0.0).to(tl.float32)[None, :]
         else:  # both products in one loop: it has twice the work between its barriers
-            for _ in range(0, P, K):
-                a = tl.load(left + line_at, mask=inside[:, None], other=0.0)
-                n = tl.dot(a, tl.load(right + unit_at, mask=some, other=0.0), n, input_precision=precision)
-                r = tl.dot(a, tl.load(right + P + unit_at, mask=some, other=0.0), r, input_precision=precision)
-                z = tl.dot(a, tl.load(right + 2 * P + unit_at, mask=some, other=0.0), z, input_precision=precision)
-                a = tl.load(left_h + line_at, mask=inside[:, None], other=0.0)
-                r = tl.dot(a, tl.load(right_h + unit_at, mask=some, other=0.0), r, input_precision=precision)
-                z = tl.dot(a, tl.load(right_h + P + unit_at, mask=some, other=0.0), z, input_precision=precision)
-                u = tl.dot(a, tl.load(right_h + 2 * P + unit_at, mask=some, other=0.0), u, input_precision=precision)
-                left += K
-                right += K * 3 * P
-                left_h += K
-                right_h += K * 3 * P
+            for start in range(0, P, K):
+                a = arrived.load([base, start])
+                n = tl.dot(a, w_input.load([start, begin]), n, input_precision=precision)
+                r = tl.dot(a, w_input.load([start, P + begin]), r, input_precision=precision)
+                z = tl.dot(a, w_input.load([start, 2 * P + begin]), z, input_precision=precision)
+                a = states.load([base, start])
+                r = tl.dot(a, w_hidden.load([start, begin]), r, input_precision=precision)
+                z = tl.dot(a, w_hidden.load([start, P + begin]), z, input_precision=precision)
+                u = tl.dot(a, w_hidden.load([start, 2 * P + begin]), u, input_precision=precision)
         target = tl.load(following + rows, mask=inside, other=-1)
-        goes_on = (target >= 0)[:, None] & some
-        r, z = sigmoid(r), sigmoid(z)
-        n = tanh(n + r * u)
-        old = tl.load(state + wide_base * P + line[:, None] * P + units[None, :], mask=goes_on, other=0.0)
-        new = tl.where(units[None, :] == P - 1, 1.0, z * old + (1.0 - z) * n)
-        kind = h.dtype.element_ty
-        after = last.to(tl.int64) * P  # the next step's first line
-        to = (target * PARTS + (base + line) % PARTS - last)[:, None] * P + units[None, :]
-        tl.store(state + after + to, new, mask=goes_on)
-        if kind != tl.float32:
-            tl.store(h + after + to, new.to(kind), mask=goes_on)
-        keep = gates + wide_base * (4 * P) + line[:, None] * (4 * P) + units[None, :]
-        whole = inside[:, None] & some
-        tl.store(keep, tl.where(goes_on, n, 0.0).to(kind), mask=whole)
-        tl.store(keep + P, tl.where(goes_on, r, 0.0).to(kind), mask=whole)
-        tl.store(keep + 2 * P, tl.where(goes_on, z, 0.0).to(kind), mask=whole)
-        tl.store(keep + 3 * P, tl.where(goes_on, u, 0.0).to(kind), mask=whole)
+        to = target * PARTS + (base + line) % PARTS - last
+        if N == S:
+            _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, S)
+        else:
+            n, n_right = halves(n, M, N)
+            r, r_right = halves(r, M, N)
+            z, z_right = halves(z, M, N)
+            u, u_right = halves(u, M, N)
+            _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, S)
+            _update(
+                n_right, r_right, z_right, u_right, base, last, inside, target, to, begin + S, state, h, gates, P, S
+            )
 
 
 @triton.jit(do_not_specialize=PLAIN)

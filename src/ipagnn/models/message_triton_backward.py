@@ -3,109 +3,143 @@
 import triton
 import triton.language as tl
 
-from ipagnn.models.message_triton import DECIDES, EXIT, add_product
+from ipagnn.models.message_statements_triton import UNITS, halves
+from ipagnn.models.message_triton import DECIDES, EXIT
 from ipagnn.models.packed_triton import PLAIN, load_four, tanh
+
+
+@triton.jit
+def _update_backward(  # type: ignore[no-untyped-def]
+    total, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
+    FIRST: tl.constexpr, POINTER: tl.constexpr, P: tl.constexpr, S: tl.constexpr,
+):  # fmt: skip
+    """The end of `gated_backward` for S units; `before` is the first line of the step before."""
+    units = begin + tl.arange(0, S)[None, :]
+    here = inside[:, None] & (units < P)
+    own = d_state + base.to(tl.int64) * P + (tl.arange(0, total.shape[0])[:, None] * P + units)
+    total += tl.load(own, mask=here & carried[:, None], other=0.0)
+    if POINTER:
+        total += slope[:, None] * tl.load(branch_weight + part[:, None] * P + units, mask=here, other=0.0)
+    total = tl.where(units < P - 1, total, 0.0)
+    if FIRST:
+        tl.store(own, total, mask=here)
+    else:
+        wide_before = before.to(tl.int64) * P
+        saved = gates + 4 * wide_before + (origin[:, None] * (4 * P) + units)
+        at = wide_before + (origin[:, None] * P + units)
+        n = tl.load(saved, mask=here, other=0.0).to(tl.float32)
+        z = tl.load(saved + 2 * P, mask=here, other=0.0).to(tl.float32)
+        old = tl.load(h + at, mask=here, other=0.0).to(tl.float32)
+        kind = gates.dtype.element_ty
+        tl.store(d_state + at, total * z, mask=here)
+        tl.store(saved + 2 * P, (total * (old - n) * z * (1.0 - z)).to(kind), mask=here)
+        d_n = total * (1.0 - z) * (1.0 - n * n)
+        tl.store(saved, d_n.to(kind), mask=here)
+        r = tl.load(saved + P, mask=here, other=0.0).to(tl.float32)
+        u = tl.load(saved + 3 * P, mask=here, other=0.0).to(tl.float32)
+        tl.store(saved + P, (d_n * u * r * (1.0 - r)).to(kind), mask=here)
+        tl.store(saved + 3 * P, (d_n * r).to(kind), mask=here)
 
 
 @triton.jit(do_not_specialize=PLAIN)
 def gated_backward(  # type: ignore[no-untyped-def]
-    offsets, step, following, previous, flags, state, w_messages, w_hidden, gates, d_messages, d_state,
+    offsets, step, following, previous, flags, gradients, d_sent, w_hidden, w_messages, h, gates, d_state,
     branch_weight, d_score,
     FIRST: tl.constexpr, POINTER: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EXACT: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, S: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """The gradient of the states of `step`, and of the gates that made them.
 
     d_state [line, P] holds z times the gradient one step later, and at the last exits that of the loss; at step 0 it
     receives the gradient itself. gates [line, 4, P] holds n~, r, z, u of the update at a row until this replaces them
-    by the gradients of n, r, z, u before their non-linearities.
+    by the gradients of n, r, z, u before their non-linearities. Descriptors: `gradients` of gates and `d_sent` of the
+    gradients of messages [line, SLOTS, P], in blocks [M, K]; weights [P, 3 P] and [P, SLOTS * P] in blocks [N, K].
     """
     first = tl.load(offsets + step) * PARTS
     last = tl.load(offsets + step + 1) * PARTS
     across: tl.constexpr = (P + N - 1) // N
-    wide: tl.constexpr = SLOTS * P
     half: tl.constexpr = SLOTS // 2
     early: tl.constexpr = (1 << half) - 1
+    precision: tl.constexpr = "ieee" if EXACT else "tf32"
     for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
         base = first + (tile // across) * M
-        wide_base = base.to(tl.int64)
         line = tl.arange(0, M)
         inside = line < last - base
         rows = (base + line) // PARTS
-        units = (tile % across) * N + tl.arange(0, N)
-        fits = units < P
-        here = inside[:, None] & fits[None, :]
+        begin = (tile % across) * N
         target = tl.load(following + rows, mask=inside, other=-1)
         flag = tl.load(flags + rows, mask=inside, other=0)
-        length = tl.where(
-            tl.max(flag & (early << half), 0) > 0, wide, tl.where(tl.max(flag & early, 0) > 0, half * P, 0)
-        )
+        sends_late = tl.max(flag & (early << half), 0) > 0
+        length = tl.where(sends_late, SLOTS * P, tl.where(tl.max(flag & early, 0) > 0, half * P, 0))
         total = tl.zeros((M, N), tl.float32)
-        on = tl.where(tl.max(target, 0) >= 0, 3 * P, 0)
-        left = gates + wide_base * (4 * P) + P
-        total = add_product(total, left, 4 * P, line, inside, w_hidden, 1, 3 * P, units, fits, on, K, EXACT)
-        left = d_messages + wide_base * wide
-        total = add_product(total, left, wide, line, inside, w_messages, 1, wide, units, fits, length, K, EXACT)
-        at = wide_base * P + line[:, None] * P + units[None, :]
+        for start in range(0, tl.where(tl.max(target, 0) >= 0, 3 * P, 0), K):
+            right = tl.trans(w_hidden.load([begin, start]))
+            total = tl.dot(gradients.load([base, P + start]), right, total, input_precision=precision)
+        for start in range(0, length, K):
+            right = tl.trans(w_messages.load([begin, start]))
+            total = tl.dot(d_sent.load([base, start]), right, total, input_precision=precision)
         carried = (target >= 0) | ((flag & EXIT) != 0)
-        total += tl.load(d_state + at, mask=here & carried[:, None], other=0.0)
-        if POINTER:
-            slope = tl.load(d_score + rows, mask=inside, other=0.0)
-            branch = tl.load(
-                branch_weight + ((base + line) % PARTS)[:, None] * P + units[None, :], mask=here, other=0.0
-            )
-            total += slope[:, None] * branch
-        total = tl.where(units[None, :] < P - 1, total, 0.0)
-        if FIRST:
-            tl.store(d_state + at, total, mask=here)
+        part = (base + line) % PARTS
+        slope = tl.load(d_score + rows, mask=inside, other=0.0) if POINTER else 0.0
+        before = 0 if FIRST else tl.load(offsets + step - 1) * PARTS
+        origin = part if FIRST else tl.load(previous + rows, mask=inside, other=0) * PARTS + part - before
+        if N == S:
+            _update_backward(
+                total, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
+                FIRST, POINTER, P, S,
+            )  # fmt: skip
         else:
-            before = tl.load(offsets + step - 1) * PARTS  # the first line of the step before
-            wide_before = before.to(tl.int64) * P
-            origin = tl.load(previous + rows, mask=inside, other=0) * PARTS + (base + line) % PARTS - before
-            saved = gates + 4 * wide_before + origin[:, None] * (4 * P) + units[None, :]
-            old_at = wide_before + origin[:, None] * P + units[None, :]
-            n = tl.load(saved, mask=here, other=0.0).to(tl.float32)
-            z = tl.load(saved + 2 * P, mask=here, other=0.0).to(tl.float32)
-            old = tl.load(state + old_at, mask=here, other=0.0)
-            kind = gates.dtype.element_ty
-            tl.store(d_state + old_at, total * z, mask=here)
-            tl.store(saved + 2 * P, (total * (old - n) * z * (1.0 - z)).to(kind), mask=here)
-            d_n = total * (1.0 - z) * (1.0 - n * n)
-            tl.store(saved, d_n.to(kind), mask=here)
-            r = tl.load(saved + P, mask=here, other=0.0).to(tl.float32)
-            u = tl.load(saved + 3 * P, mask=here, other=0.0).to(tl.float32)
-            tl.store(saved + P, (d_n * u * r * (1.0 - r)).to(kind), mask=here)
-            tl.store(saved + 3 * P, (d_n * r).to(kind), mask=here)
+            left, right = halves(total, M, N)
+            for side in tl.static_range(2):
+                slice_begin = begin + side * (N // 2)
+                piece = right if side else left
+                if N // 2 == S:
+                    _update_backward(
+                        piece, base, before, inside, origin, carried, slope, part, slice_begin, h, gates, d_state,
+                        branch_weight, FIRST, POINTER, P, S,
+                    )  # fmt: skip
+                else:
+                    one, other = halves(piece, M, N // 2)
+                    _update_backward(
+                        one, base, before, inside, origin, carried, slope, part, slice_begin, h, gates, d_state,
+                        branch_weight, FIRST, POINTER, P, S,
+                    )  # fmt: skip
+                    _update_backward(
+                        other, base, before, inside, origin, carried, slope, part, slice_begin + S, h, gates, d_state,
+                        branch_weight, FIRST, POINTER, P, S,
+                    )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=PLAIN)
 def arrive_backward(  # type: ignore[no-untyped-def]
-    offsets, step, arrival_offsets, gates, w_input, d_x, SKIP: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr,
+    offsets, step, arrival_offsets, gradients, w_input, d_x, SKIP: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of h~ at the rows of `step`; with SKIP not for tiles where nothing arrived."""
+    """The gradient of h~ at the rows of `step`; with SKIP not for tiles where nothing arrived.
+
+    Descriptors: `gradients` of gates in blocks [M, K], `w_input` [P, 3 P] in blocks [N, K].
+    """
     first = tl.load(offsets + step) * PARTS
     last = tl.load(offsets + step + 1) * PARTS
     across: tl.constexpr = (P + N - 1) // N
     for tile in range(tl.program_id(0), tl.cdiv(last - first, M) * across, tl.num_programs(0)):
         base = first + (tile // across) * M
-        wide_base = base.to(tl.int64)
         line = tl.arange(0, M)
         inside = line < last - base
-        units = (tile % across) * N + tl.arange(0, N)
-        fits = units < P
-        length = 3 * P
+        begin = (tile % across) * N
+        needed = True
         if SKIP:
             rows = (base + line) // PARTS
             start_edge = tl.load(arrival_offsets + rows, mask=inside, other=0)
-            most = tl.max(tl.load(arrival_offsets + rows + 1, mask=inside, other=0) - start_edge, 0)
-            length = tl.where(most > 0, 3 * P, 0)
-        if length > 0:
+            needed = tl.max(tl.load(arrival_offsets + rows + 1, mask=inside, other=0) - start_edge, 0) > 0
+        if needed:
             total = tl.zeros((M, N), tl.float32)
-            left = gates + wide_base * (4 * P)
-            total = add_product(total, left, 4 * P, line, inside, w_input, 1, 3 * P, units, fits, length, K, EXACT)
-            at = d_x + wide_base * P + line[:, None] * P + units[None, :]
-            tl.store(at, total.to(d_x.dtype.element_ty), mask=inside[:, None] & fits[None, :])
+            for start in range(0, 3 * P, K):
+                right = tl.trans(w_input.load([begin, start]))
+                total = tl.dot(gradients.load([base, start]), right, total, input_precision="ieee" if EXACT else "tf32")
+            units = begin + tl.arange(0, N)
+            at = d_x + base.to(tl.int64) * P + (line[:, None] * P + units[None, :])
+            tl.store(at, total.to(d_x.dtype.element_ty), mask=inside[:, None] & (units < P)[None, :])
 
 
 @triton.jit(do_not_specialize=PLAIN)
@@ -157,48 +191,55 @@ def gather_backward(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=PLAIN)
 def clear(offsets, step, values, capacity, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Zero the rows from those of a step on: products for weight gradients run over all that there is room for."""
+    """Zero the rows from those of a step on: products for weight gradients run over all that there is room for.
+
+    values: [plane, capacity, WIDE]; programs: [any number, plane].
+    """
     inner = tl.arange(0, BLOCK)
+    plane = values + tl.program_id(1) * (capacity.to(tl.int64) * WIDE)
     start = tl.load(offsets + step).to(tl.int64) * WIDE
     end = capacity.to(tl.int64) * WIDE
     for at in range(start + tl.program_id(0) * BLOCK, end, tl.num_programs(0) * BLOCK):
         zero = tl.zeros((BLOCK,), tl.float32).to(values.dtype.element_ty)
-        tl.store(values + at + inner, zero, mask=at + inner < end)
+        tl.store(plane + at + inner, zero, mask=at + inner < end)
 
 
 @triton.jit
 def _last_token_backward(o_c1, o_h1, o_c2, o_h2, h, c, gates, d_state, row, plane, column, inside, P: tl.constexpr):  # type: ignore[no-untyped-def]
-    """From the gradients of a state after its statement to what `packed_triton_backward.wave_backward` goes on from."""
+    """From the gradients of a state after its statement to what `statement_backward` goes on from."""
     at = row * P + column
     tl.store(d_state + at, o_c1, mask=inside)
     tl.store(d_state + plane + at, o_h1, mask=inside)
-    saved = gates + 7 * 4 * plane + row * (4 * P) + 4 * column  # layer 2, token 3
-    i, f, g, o = load_four(saved, inside, 1)
+    saved = gates + 7 * 4 * plane + row * (4 * P) + (column // UNITS) * (4 * UNITS) + column % UNITS  # layer 2, token 3
+    i, f, g, o = load_four(saved, inside, UNITS)
     before = tl.load(c + 8 * plane + at, mask=inside, other=0.0)
     shape = tanh(tl.load(c + 9 * plane + at, mask=inside, other=0.0))
     d_c = o_c2 + o_h2 * o * (1.0 - shape * shape)
     kind = gates.dtype.element_ty
     tl.store(d_state + 2 * plane + at, d_c * f, mask=inside)
     tl.store(saved, (d_c * g * i * (1.0 - i)).to(kind), mask=inside)
-    tl.store(saved + 1, (d_c * before * f * (1.0 - f)).to(kind), mask=inside)
-    tl.store(saved + 2, (d_c * i * (1.0 - g * g)).to(kind), mask=inside)
-    tl.store(saved + 3, (o_h2 * shape * o * (1.0 - o)).to(kind), mask=inside)
+    tl.store(saved + UNITS, (d_c * before * f * (1.0 - f)).to(kind), mask=inside)
+    tl.store(saved + 2 * UNITS, (d_c * i * (1.0 - g * g)).to(kind), mask=inside)
+    tl.store(saved + 3 * UNITS, (o_h2 * shape * o * (1.0 - o)).to(kind), mask=inside)
 
 
 @triton.jit(do_not_specialize=PLAIN)
 def start_backward(  # type: ignore[no-untyped-def]
     waves, member_offsets, members, d_rows, h, c, gates, d_state, capacity,
-    PARTS: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr, B: tl.constexpr,
+    PARTS: tl.constexpr, P: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of each distinct statement's state: the sum over the rows that start with it. d_rows [line, P]."""
-    column = tl.arange(0, WIDTH)
+    """The gradient of each distinct statement's state: the sum over the rows that start with it. d_rows [line, P].
+
+    The columns of a statement are shared by P / 32 blocks: some statements, and the exit, begin a thousand rows.
+    """
+    column = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
     inside = column < P - 1
     plane = capacity.to(tl.int64) * P
     for statement in range(tl.program_id(0), tl.load(waves + 1), tl.num_programs(0)):
-        o_c1 = tl.zeros((WIDTH,), tl.float32)
-        o_h1 = tl.zeros((WIDTH,), tl.float32)
-        o_c2 = tl.zeros((WIDTH,), tl.float32)
-        o_h2 = tl.zeros((WIDTH,), tl.float32)
+        o_c1 = tl.zeros((UNITS,), tl.float32)
+        o_h1 = tl.zeros((UNITS,), tl.float32)
+        o_c2 = tl.zeros((UNITS,), tl.float32)
+        o_h2 = tl.zeros((UNITS,), tl.float32)
         last = tl.load(member_offsets + statement + 1)
         for first in range(tl.load(member_offsets + statement), last, B):
             index = first + tl.arange(0, B)

@@ -21,7 +21,8 @@ def test_tally_by_hand() -> None:
     tally = Tally(CPU)
 
     def add(programs: int, loss: float, correct: int, norm: float, failed: int) -> None:
-        tally.add(programs, *(torch.tensor(float(x)) for x in (loss, correct, norm, failed)))
+        right = torch.arange(programs) < correct
+        tally.add(torch.full((programs,), loss), right, torch.tensor(norm), torch.tensor(float(failed)))
 
     add(4, 2.0, 1, 3.0, 0)
     add(4, math.nan, 2, math.inf, 1)

@@ -1,7 +1,6 @@
 """The packed execution on a CUDA GPU: launches and gradients around the kernels of `packed_triton*`."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from ipagnn.models import packed_triton as kernels
 from ipagnn.models import packed_triton_backward as backward_kernels
+from ipagnn.models import packed_triton_weights as weight_kernels
 from ipagnn.models.packed_buffers import Buffers, Weights
 from ipagnn.models.packed_plan import TOKEN_CHUNK, Plan
 from ipagnn.models.pointer import EPSILON
@@ -34,6 +34,32 @@ LARGE_TILES = Tiles(rows=64, units=32, forward_inner=32, backward_inner=64, warp
 SMALL_TILES = Tiles(rows=16, units=16, forward_inner=32, backward_inner=128, warps=2, stages=4)
 SMALL_BATCH = 128
 """Programs up to which the small tiles are used (measured on an H200)."""
+
+
+BRANCH_SHARES = 128
+"""Programs that sum the branch layer's gradient over a share of the rows each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What the packed execution is differentiable in, or its gradients; float32, contiguous.
+
+    Shapes: table [token, 4 H]; hidden_1, input_2, hidden_2 [H, 4 H]; bias_2 [4 H]; branch [4 H, 2]; branch_bias [2].
+    """
+
+    table: Tensor
+    hidden_1: Tensor
+    input_2: Tensor
+    hidden_2: Tensor
+    bias_2: Tensor
+    branch: Tensor
+    branch_bias: Tensor
+
+    def all(self) -> tuple[Tensor, ...]:
+        """In the order in which kernels take them."""
+        return (
+            self.table, self.hidden_1, self.input_2, self.hidden_2, self.bias_2, self.branch, self.branch_bias
+        )  # fmt: skip
 
 
 class Launcher:
@@ -64,6 +90,19 @@ class Launcher:
         most = 2 * (padded // tiles.units) * triton.cdiv(buffers.rows, tiles.rows)
         self._wave_blocks = min(4 * multiprocessors, most)
         self._row_blocks = min(16 * multiprocessors, buffers.rows)
+        self._sizes = {"H": weights.hidden, **self._wide}
+        self._total = plan.offsets, plan.offsets.numel() - 1  # where the number of rows is
+        device = buffers.h.device
+        self._d_weights = torch.empty(3, padded, 4 * padded, device=device)
+        self._d_branch = torch.empty(BRANCH_SHARES, 4, padded, device=device)
+        self._d_branch_bias = torch.empty(BRANCH_SHARES, device=device)
+
+    def load(self, parameters: Parameters) -> None:
+        """Take weights over."""
+        w = self.weights
+        weight_kernels.load_weights[(3 * w.hidden + 2 + VOCABULARY_SIZE,)](
+            *parameters.all(), w.table, w.weights, w.branch_weight, w.branch_bias, **self._sizes, num_warps=2
+        )
 
     def forward(self) -> None:
         """From the loaded weights and the plan to `buffers.final`."""
@@ -88,23 +127,47 @@ class Launcher:
         kernels.aggregate[(plan.capacity.programs if exits else self._row_blocks,)](
             plan.offsets, step, plan.arrival_offsets, plan.arrivals, plan.branches, w.branch_weight, w.branch_bias,
             b.pointer, b.decision, b.h, b.c, b.rows, b.final, b.final_mass, plan.capacity.programs, EPSILON,
-            EXITS=exits, **self._flags, num_warps=2,
+            EXITS=exits, E=4 if exits else 1, **self._flags, num_warps=4 if exits else 2,
         )  # fmt: skip
 
-    def backward(self) -> tuple[Tensor, ...]:
-        """From `buffers.d_final` to the gradients of the weights, in the order of `Weights.load`."""
-        self._backward_rows()
-        w, b, plan = self.weights, self.buffers, self.plan
-        backward_kernels.clear_tail[(min(b.rows, 1024),)](
-            plan.offsets, plan.offsets.numel() - 1, b.h, b.c, b.gates, b.d_score, b.rows, **self._wide
+    def backward(self, d_final: Tensor, gradients: Parameters, side: torch.cuda.Stream) -> None:
+        """From the gradient of the final states [program, 4 H] to those of the weights.
+
+        Those of the token table and the branch layer are computed on another stream, side by side with the others.
+        """
+        b, device = self.buffers, self.buffers.h.device
+        weight_kernels.begin_backward[(self.plan.capacity.programs,)](
+            b.final, d_final, b.d_final, b.along_final, **self._sizes, num_warps=2
         )
-        wide = 4 * w.padded
-        columns = triton.cdiv(wide, 128)
+        main = torch.cuda.current_stream(device)
+        side.wait_stream(main)
+        with torch.cuda.stream(side):  # while the backward pass leaves multiprocessors idle
+            weight_kernels.clear_tail[(64, 18)](*self._total, b.h, b.gates, b.rows, **self._wide)
+        self._backward_rows()
+        main.wait_stream(side)
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            self._sums_over_rows(gradients)
+        self._weight_gradients(gradients)
+
+    def _sums_over_rows(self, gradients: Parameters) -> None:
+        """Gradients of the token table and the branch layer."""
+        w, b, plan = self.weights, self.buffers, self.plan
+        wide, columns = 4 * w.padded, triton.cdiv(4 * w.padded, 128)
         backward_kernels.token_partials[(min(1024, len(b.partials)), columns)](
             plan.chunk_offsets, plan.chunks, plan.order, b.gates, b.partials, b.rows, P4=wide, N=128, M=TOKEN_CHUNK
         )
-        backward_kernels.token_sums[(VOCABULARY_SIZE, columns)](plan.first_chunk, b.partials, w.d_table, P4=wide, N=128)
-        return self._weight_gradients()
+        weight_kernels.store_table[(VOCABULARY_SIZE, columns)](
+            plan.first_chunk, b.partials, gradients.table, H=w.hidden, P=w.padded, N=128, M=16
+        )
+        weight_kernels.branch_shares[(BRANCH_SHARES, 4)](
+            *self._total, b.h, b.c, b.d_score, self._d_branch, self._d_branch_bias, b.rows,
+            P=w.padded, N=self._wide["WIDTH"], M=16,
+        )  # fmt: skip
+        weight_kernels.store_branch[(4, triton.cdiv(w.hidden, 32))](
+            self._d_branch, self._d_branch_bias, gradients.branch, gradients.branch_bias,
+            H=w.hidden, P=w.padded, N=32, SHARES=BRANCH_SHARES,
+        )  # fmt: skip
 
     def _backward_rows(self) -> None:
         """All steps of all rows, last to first: from `buffers.d_final` to the gradients of gates and scores."""
@@ -121,58 +184,21 @@ class Launcher:
                     WAVE=wave, K=self.tiles.backward_inner, **self._shape, **self._options,
                 )  # fmt: skip
 
-    def _weight_gradients(self) -> tuple[Tensor, ...]:
+    def _weight_gradients(self, gradients: Parameters) -> None:
         """Each is one product over all rows and tokens."""
-        w, b, size = self.weights, self.buffers, self.weights.hidden
+        w, b, g = self.weights, self.buffers, gradients
         gates_1, gates_2 = b.gates.view(2, -1, 4 * w.padded)
-
-        def product(states: Tensor, gates: Tensor) -> Tensor:
-            left = states.reshape(-1, w.padded).T
-            wide = torch.mm(left, gates) if w.dtype == torch.float32 else torch.mm(left, gates, out_dtype=torch.float32)
-            return wide.view(w.padded, w.padded, 4)[:, :size].mT
-
-        d_input_2 = product(b.h[0, 1:], gates_2)
-        score = b.d_score[:, None]
-        d_branch = torch.cat(
-            [
-                torch.mm(part.T, score.to(part.dtype))[:size].float()
-                for part in (b.c[0, 4], b.h[0, 4], b.c[1, 4], b.h[1, 4])
-            ]
-        )
-        d_bias = b.d_score.sum()[None]
-        return (
-            w.d_table[:, :size].mT.reshape(-1, 4 * size),
-            product(b.h[0, :4], gates_1)[:size].reshape(size, 4 * size),
-            d_input_2[:size].reshape(size, 4 * size),
-            product(b.h[1, :4], gates_2)[:size].reshape(size, 4 * size),
-            d_input_2[-1].reshape(4 * size),
-            torch.cat([d_branch, -d_branch], dim=1),
-            torch.cat([d_bias, -d_bias]),
+        pairs = (b.h[0, :4], gates_1), (b.h[0, 1:], gates_2), (b.h[1, :4], gates_2)
+        for to, (states, gates) in zip(self._d_weights, pairs, strict=True):
+            multiply(states.reshape(-1, w.padded).T, gates, to)
+        weight_kernels.store_gradients[(3 * w.hidden + 1,)](
+            self._d_weights, g.hidden_1, g.input_2, g.hidden_2, g.bias_2, **self._sizes, num_warps=2
         )
 
 
-class _Execute(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, launcher: Launcher, *weights: Tensor) -> Tensor:
-        ctx.launcher, size = launcher, launcher.weights.hidden
-        launcher.weights.load(*weights)
-        launcher.forward()
-        return launcher.buffers.final[:, :, :size].reshape(-1, 4 * size)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        launcher, size = ctx.launcher, ctx.launcher.weights.hidden
-        launcher.buffers.d_final[:, :, :size] = gradients[0].view(-1, 4, size)
-        return (None, *launcher.backward())
-
-
-def execute(launcher: Launcher, *weights: Tensor) -> Tensor:
-    """Final states [program, 4 * hidden] of the launcher's plan, differentiable in the weights.
-
-    The backward pass reads what the forward pass left in the buffers, so it must follow before these are used again.
-
-    Args:
-        launcher: Kernels with their weights, buffers and plan.
-        weights: In the order of `Weights.load`.
-    """
-    return _Execute.apply(launcher, *weights)  # type: ignore[no-any-return, no-untyped-call]
+def multiply(left: Tensor, right: Tensor, to: Tensor) -> None:
+    """`to = left @ right`, where `to` is float32."""
+    if left.dtype == torch.float32:
+        torch.mm(left, right, out=to)
+    else:
+        torch.mm(left, right, out_dtype=torch.float32, out=to)

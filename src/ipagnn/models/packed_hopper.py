@@ -64,6 +64,4 @@ class HopperLauncher(Launcher):
         self._forward_kernel(self._blocks, THREADS, [self._plan, self._state])
 
     def _backward_rows(self) -> None:
-        b = self.buffers
-        torch.sum(b.final * b.d_final, dim=(1, 2), out=b.along_final)
         self._backward_kernel(self._blocks, THREADS, [self._plan, self._state, self._gradients])

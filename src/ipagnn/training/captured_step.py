@@ -16,7 +16,8 @@ from torch import Tensor
 from ipagnn.models import ProgramModel
 from ipagnn.models.packed_buffers import Weights
 from ipagnn.training.config import TrainConfig
-from ipagnn.training.step import PlainStep, Tally, autocast
+from ipagnn.training.step import PlainStep, Tally
+from ipagnn.training.update_triton import tally
 
 
 class AnyPlan(Protocol):
@@ -74,8 +75,8 @@ class CapturedStep(PlainStep, ABC, Generic[P, L]):
         """What launches the kernels over a plan."""
 
     @abstractmethod
-    def _final(self, launcher: L) -> Tensor:
-        """The states that the output layer reads, differentiable in the weights. [program, state]"""
+    def _run(self, plan: P, launcher: L) -> None:
+        """One step, up to and with `_finish`."""
 
     def __call__(self, prepared: P) -> None:  # type: ignore[override]
         """See `TrainingStep`."""
@@ -127,11 +128,12 @@ class CapturedStep(PlainStep, ABC, Generic[P, L]):
             self._update.limit, self._tally = limit, tally
 
     def _compute(self, plan: P, launcher: L) -> None:
-        self._update.zero_gradients()
-        final = self._final(launcher)
-        with autocast(self._device, self._half):
-            logits = self._model.output(final)
-        self._learn(logits, plan.target.long())
+        self._run(plan, launcher)
         if len(self.seen) and torch.cuda.is_current_stream_capturing():
             self.seen.scatter_(0, self._watched.clamp(max=len(self.seen) - 1), plan.flat.sum(dtype=torch.int64)[None])
             self._watched += 1
+
+    def _finish(self, loss: Tensor, correct: Tensor) -> None:
+        """Apply the gradients and count the step."""
+        self._update()
+        tally(self._tally.kept, loss, correct, self._update.norm, self._update.failed)

@@ -1,22 +1,32 @@
 """The step of IPA-GNN, Hard IP-RNN, Trace RNN and Line-by-Line RNN on a GPU, captured: see `captured_step`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
 from ipagnn.models import ProgramModel, packed_hopper
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.models.packed_buffers import Buffers
-from ipagnn.models.packed_cuda import Launcher, execute
+from ipagnn.models.packed_cuda import Launcher, Parameters, multiply
 from ipagnn.models.packed_plan import Capacity, Plan
 from ipagnn.models.sequence import SequenceModel
 from ipagnn.programs.program import ProgramTable
 from ipagnn.training.captured_step import CapturedStep
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.update_triton import losses
 
 
 def can_capture(model: ProgramModel) -> bool:
     """Whether there are fused kernels for a model as it is configured."""
     return isinstance(model, IPAGNN | SequenceModel) and model.config.execution == "packed"
+
+
+def gradient(parameter: Tensor) -> Tensor:
+    """Where the optimizer reads it."""
+    assert parameter.grad is not None
+    return parameter.grad
 
 
 class GraphStep(CapturedStep[Plan, Launcher]):
@@ -26,11 +36,13 @@ class GraphStep(CapturedStep[Plan, Launcher]):
         super().__init__(model, config, device, watch=watch)
         self._hopper = packed_hopper.fits(self._weights)
         self._groups = packed_hopper.groups(self._weights, config.batch_size) if self._hopper else 1
-        self._branch = (
-            tuple(model.control.branch.parameters())
-            if isinstance(model, IPAGNN)
-            else (torch.zeros(4 * model.config.hidden, 2, device=device), torch.zeros(2, device=device))
-        )
+        self._side = torch.cuda.Stream(device)
+        hidden = model.config.hidden
+        self._branch: tuple[Tensor, ...] = tuple(torch.zeros(shape, device=device) for shape in ((4 * hidden, 2), (2,)))
+        self._d_branch: tuple[Tensor, ...] = tuple(torch.zeros_like(x) for x in self._branch)
+        if isinstance(model, IPAGNN):
+            self._branch = tuple(model.control.branch.parameters())
+            self._d_branch = tuple(gradient(x) for x in self._branch)
 
     def prepare(self, table: ProgramTable) -> Plan:  # type: ignore[override]
         """The plan of a batch, in page-locked memory."""
@@ -53,6 +65,43 @@ class GraphStep(CapturedStep[Plan, Launcher]):
             exact=self._exact,
         )
 
-    def _final(self, launcher: Launcher) -> Tensor:
-        cell = self._model.cell
-        return execute(launcher, cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2, *self._branch)
+    def _run(self, plan: Plan, launcher: Launcher) -> None:
+        """Differentiated by hand, so that gradients are written once, to where the optimizer reads them."""
+        cell, output, kind = self._model.cell, self._model.output, self._weights.dtype
+        d_cell = {name: gradient(parameter) for name, parameter in cell.named_parameters()}
+        with torch.no_grad(), self._products():
+            table = torch.addmm(cell.bias_1, cell.embedding, cell.input_1)
+            d_table = torch.empty_like(table)
+            launcher.load(Parameters(table, cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2, *self._branch))
+            launcher.forward()
+            final = launcher.buffers.final[:, :, : self._weights.hidden].to(kind).reshape(len(plan.target), -1)
+            kernel = output.weight.to(kind)
+            logits = torch.empty(len(final), kernel.shape[1], device=self._device)
+            multiply(final, kernel, logits)
+            loss, correct, d_logits = losses(logits, plan.target, output.bias, kind)
+            d_final = torch.empty(final.shape, device=self._device)
+            multiply(d_logits, kernel.T, d_final)
+            main, side = torch.cuda.current_stream(self._device), self._side
+            side.wait_stream(main)
+            with torch.cuda.stream(side):  # while the backward pass leaves multiprocessors idle
+                multiply(final.T, d_logits, gradient(output.weight))
+                torch.sum(d_logits, dim=0, dtype=torch.float32, out=gradient(output.bias))
+            names = ("hidden_1", "input_2", "hidden_2", "bias_2")
+            launcher.backward(d_final, Parameters(d_table, *(d_cell[name] for name in names), *self._d_branch), side)
+            with torch.cuda.stream(side):
+                torch.mm(d_table, cell.input_1.T, out=d_cell["embedding"])
+                torch.mm(cell.embedding.T, d_table, out=d_cell["input_1"])
+                torch.sum(d_table, dim=0, out=d_cell["bias_1"])
+            main.wait_stream(side)
+            self._finish(loss, correct)
+
+    @contextmanager
+    def _products(self) -> Iterator[None]:
+        """Products of float32 in tf32 where all others are in bf16."""
+        before = torch.get_float32_matmul_precision()
+        if self._half:
+            torch.set_float32_matmul_precision("high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)

@@ -13,6 +13,8 @@ from ipagnn.models.r_gat import RGAT
 from ipagnn.programs.program import ProgramTable
 from ipagnn.training.captured_step import CapturedStep
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.step import autocast
+from ipagnn.training.update_triton import losses
 
 
 def launcher_of(model: ProgramModel) -> type[MessageLauncher] | None:
@@ -48,5 +50,11 @@ class MessageStep(CapturedStep[MessagePlan, MessageLauncher]):
     def _launcher(self, plan: MessagePlan, memory: Tensor) -> MessageLauncher:
         return self._launches(self._model, self._weights, plan, memory, exact=self._exact)
 
-    def _final(self, launcher: MessageLauncher) -> Tensor:
-        return execute(launcher)
+    def _run(self, plan: MessagePlan, launcher: MessageLauncher) -> None:
+        self._update.zero_gradients()
+        final = execute(launcher)
+        with autocast(self._device, self._half):
+            logits = self._model.output(final)
+        loss, correct, d_logits = losses(logits.detach(), plan.target)
+        logits.backward(d_logits)
+        self._finish(loss, correct)

@@ -72,53 +72,50 @@ class TrainingStep(Protocol[P]):
 
 
 class Tally:
-    """Sums over steps, kept on the device. In few operations: a captured step replays each of them, small as it is."""
+    """Sums over steps, kept on the device. In few operations: a captured step replays each of them, small as it is.
+
+    Attributes:
+        kept: Programs, loss, correct, applied steps and norm, of steps that were applied; then steps skipped, all
+            steps, the first that was skipped, the largest norm. [9]
+    """
 
     def __init__(self, device: torch.device) -> None:
-        self._sums = torch.zeros(5, dtype=torch.float64, device=device)  # programs, loss, correct, applied, norm
-        self._skipped = torch.zeros((), dtype=torch.float64, device=device)
-        self._steps = torch.zeros((), dtype=torch.float64, device=device)
-        self._first = torch.full((), torch.inf, dtype=torch.float64, device=device)
-        self._largest = torch.zeros((), device=device)
-        self._one = torch.ones((), device=device)
-        self._by_program = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0], device=device)  # loss is a mean over programs
+        self.kept = torch.zeros(9, dtype=torch.float64, device=device)
+        self.clear()
 
-    def add(self, programs: int, loss: Tensor, correct: Tensor, norm: Tensor, failed: Tensor) -> None:
+    def add(self, loss: Tensor, correct: Tensor, norm: Tensor, failed: Tensor) -> None:
         """Count a step.
 
         Args:
-            programs: How many it saw.
-            loss: Their mean loss. []
-            correct: How many it got right. []
+            loss: Of each program. [program]
+            correct: 1 for each that was got right. [program]
             norm: Of the gradient. []
             failed: 1 if it was not applied, else 0. []
         """
         bad = failed > 0
-        told = torch.stack([self._one, loss.float(), correct.float(), self._one, norm.float()])
-        told = torch.addcmul(told, told, self._by_program, value=programs - 1)
-        row = torch.where(bad, 0.0, told)  # where, as 0 * nan is nan
-        self._sums += row
-        # All in place: a captured graph replays these lines, and Python does not.
-        torch.maximum(self._largest, row[4], out=self._largest)
-        torch.minimum(self._first, torch.where(bad, self._steps, torch.inf), out=self._first)
-        self._skipped += failed
-        self._steps += 1
+        one = torch.ones_like(norm)
+        told = torch.stack([one * len(loss), loss.sum(), correct.sum().to(loss), one, norm])
+        told = torch.where(bad, 0.0, told)  # where, as 0 * nan is nan
+        self.kept[:5] += told
+        self.kept[5] += failed
+        self.kept[7] = torch.minimum(self.kept[7], torch.where(bad, self.kept[6], torch.inf))
+        self.kept[8] = torch.maximum(self.kept[8], told[4])
+        self.kept[6] += 1
 
     def read(self) -> StepMetrics:
         """The means over all processes; counting starts again."""
-        sums = torch.cat([self._sums, self._skipped[None]])
+        sums, (steps, first, largest) = self.kept[:6].clone(), self.kept[6:].tolist()
         if distributed.is_initialized():
             distributed.all_reduce(sums)
             sums[3:] /= distributed.get_world_size()  # what all processes counted alike
         programs, loss, correct, applied, norm, skipped = sums.tolist()
         nothing = float("nan")
-        first = float(self._first)
         metrics = StepMetrics(
-            steps=round(float(self._steps)),
+            steps=round(steps),
             loss=loss / programs if programs else nothing,
             accuracy=correct / programs if programs else nothing,
             norm=norm / applied if applied else nothing,
-            largest_norm=float(self._largest),
+            largest_norm=largest,
             skipped=round(skipped),
             first_skipped=round(first) if math.isfinite(first) else -1,
         )
@@ -127,9 +124,8 @@ class Tally:
 
     def clear(self) -> None:
         """Start counting again."""
-        for kept in (self._sums, self._skipped, self._steps, self._largest):
-            kept.zero_()
-        self._first.fill_(torch.inf)
+        self.kept.zero_()
+        self.kept[7] = torch.inf
 
 
 class PlainStep:
@@ -164,11 +160,11 @@ class PlainStep:
     def _learn(self, logits: Tensor, target: Tensor) -> None:
         """From what the model said and should have said to changed weights and metrics."""
         logits = logits.float() if self._half else logits
-        loss = cross_entropy(logits, target)
-        loss.backward()
+        loss = cross_entropy(logits, target, reduction="none")
+        loss.mean().backward()
         self._update()
-        correct = (logits.detach().argmax(dim=1) == target).sum()
-        self._tally.add(len(target), loss.detach(), correct, self._update.norm, self._update.failed)
+        correct = logits.detach().argmax(dim=1) == target
+        self._tally.add(loss.detach(), correct, self._update.norm, self._update.failed)
 
     def metrics(self) -> StepMetrics:
         """See `TrainingStep`."""

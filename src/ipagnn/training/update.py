@@ -5,6 +5,8 @@ sum over processes, the update and the average are then one operation each.
 """
 
 from collections.abc import Mapping
+from importlib.util import find_spec
+from math import inf
 from typing import Any
 
 import torch
@@ -55,6 +57,7 @@ class Update:
         self._rate = torch.tensor(config.rate, device=first.device)
         self._optimizer: Any  # `grad_scale` and `found_inf` are no part of its declared type
         self._muon: Muon | None = None
+        self._fused: Any = None
         self._plain = self._flat  # what torch's optimizer changes
         if config.optimizer == "sgd":
             self._optimizer = torch.optim.SGD([self._flat], lr=self._rate, fused=True)
@@ -67,6 +70,11 @@ class Update:
                 self._plain.grad = self._flat.grad[stop:]
             on_gpu = first.device.type == "cuda"  # where the step may be captured in a CUDA graph
             self._optimizer = torch.optim.Adam([self._plain], lr=self._rate, fused=True, capturable=on_gpu)
+            if on_gpu and not muon and find_spec("triton"):
+                from ipagnn.training.update_triton import FusedAdam  # Triton is there only where there is a GPU
+
+                self._fused = FusedAdam(self._optimizer.defaults, _AVERAGING_DELAY, first.device)
+                self._begin()
         self._decay = config.averaging
         self._average = self._flat.detach().clone() if config.averaging else None
         self._applied = first.new_zeros((), dtype=torch.float64)
@@ -84,6 +92,13 @@ class Update:
         if distributed.is_initialized():
             distributed.all_reduce(gradient)
             gradient /= distributed.get_world_size()
+        if self._fused is not None:
+            self._fused(
+                self._flat.detach(), gradient, self._optimizer.state[self._plain], self._applied, self._rate,
+                limit=self.limit, clip=self._clip or inf, average=self._average, decay=self._decay,
+            )  # fmt: skip
+            self.norm, self.failed = self._fused.norm, self._fused.failed
+            return
         self.norm = gradient.norm()
         self.failed = (~(self.norm <= self.limit)).float()  # also where it is not a number
         self._optimizer.grad_scale = (self.norm / self._clip).clamp(min=1.0).float() if self._clip else None
@@ -95,6 +110,13 @@ class Update:
         if self._average is not None:
             decay = ((1 + self._applied) / (_AVERAGING_DELAY + self._applied)).clamp(max=self._decay)
             self._average.lerp_(self._flat.detach(), ((1 - decay) * (1 - self.failed)).to(gradient.dtype))
+
+    def _begin(self) -> None:
+        """The state of torch's Adam before its first step, where there is none yet."""
+        state = self._optimizer.state[self._plain]
+        state.setdefault("step", torch.zeros((), device=self._plain.device))
+        for name in ("exp_avg", "exp_avg_sq"):
+            state.setdefault(name, torch.zeros_like(self._plain))
 
     def set_rate(self, rate: float) -> None:
         """The learning rate of what follows."""
@@ -130,6 +152,8 @@ class Update:
             for name, value in state.items()
             if name.startswith(prefix)
         }
+        if self._fused is not None:
+            self._begin()
         if self._muon is not None:
             self._muon.momentum.copy_(state["momentum"])
         if self._average is not None:

@@ -69,8 +69,10 @@ __device__ __forceinline__ void push(Team &team, const float (&h)[N / 4], u16 *m
   store_across<N / 8>(two, slice + team.warp * 16 * N, team.lane);
   fence_operands();
   team.sync();
-  if (team.thread == team.rank) arrive_expecting(team.full[LAYER], (BLOCKS - 1) * 64 * N);
-  else if (team.thread < BLOCKS) copy_to(team.thread, slice, 64 * N, team.full[LAYER]);
+  if (team.lane == 0) {  // copies are issued one after the other, so each warp issues some
+    if (team.warp == 3) arrive_expecting(team.full[LAYER], (BLOCKS - 1) * 64 * N);
+    for (int i = team.warp; i < BLOCKS - 1; i += 4) copy_to(i + (i >= team.rank), slice, 64 * N, team.full[LAYER]);
+  }
   if (const int row = team.thread >> 2; row < size) {
     const int part = team.thread & 3;
     *(uint4 *)(memory + (size_t)row * P + team.rank * UNITS + part * 8) = load_16(slice + part * 16 * N + row * 16);
@@ -88,7 +90,7 @@ __device__ __forceinline__ void aggregate(Team &team, const Plan &plan, const St
 #pragma unroll
   for (int i = 0; i < N / 4; i++) c[i] = h[i] = 0.f, mass[i] = first ? 1.f : 0.f;
   if (!first) {
-    const int begin = plan.arrival_offsets[chunk], end = plan.arrival_offsets[chunk + size];
+    const int begin = common(plan.arrival_offsets[chunk]), end = common(plan.arrival_offsets[chunk + size]);
     int next[N / 4], last[N / 4];
 #pragma unroll
     for (int i = 0; i < N / 4; i++) {
@@ -157,11 +159,12 @@ __device__ __forceinline__ void score(Team &team, const Plan &plan, const State 
   const float *weight = s.branch_weight + 2 * LAYER * P + team.rank * UNITS + team.unit;
   const float weight_c = weight[0], weight_h = weight[P];
   float *sums = (float *)team.edges;  // [warp][ROWS]
+  constexpr int COUNT = N == 24 ? 8 : N / 4;
+  float share[COUNT] = {};
 #pragma unroll
-  for (int i = 0; i < N / 4; i++) {
-    const float sum = sum_units(c[i] * weight_c + low(pack(h[i], 0.f)) * weight_h);  // h as it is kept
-    if (team.lane < 4) sums[team.warp * ROWS + row_of(i, team.lane)] = sum;
-  }
+  for (int i = 0; i < N / 4; i++) share[i] = c[i] * weight_c + low(pack(h[i], 0.f)) * weight_h;  // h as it is kept
+  const float sum = sum_units(share, team.lane);
+  if (const int i = summed<COUNT>(team.lane); i < N / 4) sums[team.warp * ROWS + row_of(i, team.lane)] = sum;
   team.sync();
   if (team.thread < size)
     s.scores[(size_t)(LAYER * BLOCKS + team.rank) * plan.capacity + chunk + team.thread] =
@@ -242,7 +245,7 @@ template <int LAYER> __device__ __forceinline__ void run(Team &team, const Plan 
   if (team.group >= plan.groups) return;
   const int *offsets = plan.offsets + team.group * (plan.steps + 1);
   for (int step = 0; step < plan.steps; step++) {
-    const int first = offsets[step], last = offsets[step + 1];
+    const int first = common(offsets[step]), last = common(offsets[step + 1]);
     if (first == last) break;
     for (int chunk = first; chunk < last; chunk += ROWS) {
       const int size = min(ROWS, last - chunk);

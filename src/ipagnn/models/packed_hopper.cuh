@@ -32,11 +32,26 @@ struct State {
 __device__ __forceinline__ float sigmoid(float x) { return fmaf(tanh_fast(0.5f * x), 0.5f, 0.5f); }
 __device__ __forceinline__ float low(u32 x) { return __uint_as_float(x << 16); }
 __device__ __forceinline__ float high(u32 x) { return __uint_as_float(x & 0xffff0000u); }
-// The sum over the 8 units that a warp's lanes 4 u + q hold, for each q.
-__device__ __forceinline__ float sum_units(float x) {
-  for (int i = 16; i >= 4; i >>= 1) x += __shfl_xor_sync(0xffffffffu, x, i);
-  return x;
+// Sums over the 8 units that a warp's lanes 4 u + q hold, of COUNT numbers, a power of 2, for each q. Lanes exchange halves of
+// what they have until they have one number, and then sums of it: that of x[summed<COUNT>(lane)].
+template <int COUNT> __device__ __forceinline__ float sum_units(const float (&x)[COUNT], int lane, int apart = 16) {
+  if constexpr (COUNT == 1) {
+    float sum = x[0];
+    for (; apart >= 4; apart >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    return sum;
+  } else {
+    float kept[COUNT / 2];
+    const bool upper = lane & apart;
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; i++)
+      kept[i] = (upper ? x[COUNT / 2 + i] : x[i]) + __shfl_xor_sync(0xffffffffu, upper ? x[i] : x[COUNT / 2 + i], apart);
+    return sum_units<COUNT / 2>(kept, lane, apart >> 1);
+  }
 }
+template <int COUNT> __device__ __forceinline__ int summed(int lane) { return lane * COUNT / 32; }
+// What all lanes of a warp have, in a way that the compiler sees it. It costs little, and what it does not see costs much:
+// shuffles under a condition that may differ among lanes are slow calls.
+__device__ __forceinline__ int common(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 // The row of a chunk that a lane's i-th number belongs to.
 __device__ __forceinline__ int row_of(int i, int lane) { return i / 2 * 8 + (lane & 3) * 2 + i % 2; }
 
@@ -45,12 +60,11 @@ struct Place {
   int rank, half, layer, thread, warp, lane, unit, group;
   __device__ void find() {
     rank = cluster_rank();
-    // What a warp has in common is read from its first lane, so that the compiler sees that it is common.
-    const int team = __shfl_sync(0xffffffffu, threadIdx.x / TEAM, 0);
+    const int team = common(threadIdx.x / TEAM);
     half = team / 2;
     layer = team % 2;
     thread = threadIdx.x % TEAM;
-    warp = __shfl_sync(0xffffffffu, thread / 32, 0);
+    warp = common(thread / 32);
     lane = thread % 32;
     unit = warp * 8 + lane / 4;
     group = half * (gridDim.x / BLOCKS) + blockIdx.x / BLOCKS;

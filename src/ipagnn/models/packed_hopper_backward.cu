@@ -79,10 +79,11 @@ template <int N> __device__ __forceinline__ void gather(Team &team, float (&d_h)
   for (int block = 0; block < BLOCKS; block++) {
     const u32 at = team.shares + block * SHARE_BYTES + team.unit * 2 * N + (team.lane & 3) * (N / 2);
 #pragma unroll
-    for (int i = 0; i < N / 8; i++) {
-      const u32 two = load_4(at + 4 * i);
-      d_h[2 * i] += low(two);
-      d_h[2 * i + 1] += high(two);
+    for (int i = 0; i < N / 8; i += 2) {
+      const uint2 four = N == 8 ? make_uint2(load_4(at), 0) : load_8(at + 4 * i);
+      d_h[2 * i] += low(four.x);
+      d_h[2 * i + 1] += high(four.x);
+      if (N > 8) d_h[2 * i + 2] += low(four.y), d_h[2 * i + 3] += high(four.y);
     }
   }
   __syncwarp();
@@ -117,15 +118,11 @@ struct Ahead {
   }
 };
 
-// The sum over a team's units of numbers that its threads hold, one for each row and branch: summed up by thread 2 row + side.
-template <int COUNT> __device__ __forceinline__ float sum_team(const Team &team, const float (&x)[COUNT][2]) {
-#pragma unroll
-  for (int i = 0; i < COUNT; i++)
-#pragma unroll
-    for (int side = 0; side < 2; side++) {
-      const float sum = sum_units(x[i][side]);
-      if (team.lane < 4) team.sums[team.warp * 2 * BACK_ROWS + 2 * row_of(i, team.lane) + side] = sum;
-    }
+// The sum over a team's units of numbers that its threads hold, SIDES for each row: summed up by thread SIDES * row + side.
+template <int SIDES, int COUNT> __device__ __forceinline__ float sum_team(const Team &team, const float (&x)[COUNT]) {
+  const float sum = sum_units(x, team.lane);
+  const int i = summed<COUNT>(team.lane);
+  team.sums[team.warp * 2 * BACK_ROWS + SIDES * row_of(i / SIDES, team.lane) + i % SIDES] = sum;
   team.sync();
   const float *sums = team.sums + team.thread % (2 * BACK_ROWS);
   return sums[0] + sums[2 * BACK_ROWS] + sums[4 * BACK_ROWS] + sums[6 * BACK_ROWS];
@@ -143,16 +140,16 @@ __device__ __forceinline__ void dots(Team &team, const Plan &plan, const State &
   for (int chunk = first + (last - first - 1) / BACK_ROWS * BACK_ROWS; chunk >= first; chunk -= BACK_ROWS) {
     const int size = min(BACK_ROWS, last - chunk);
     ahead.load(team, plan, d, LAYER, chunk, size);
-    float sum[BACK_ROWS / 4][2];
+    float sum[BACK_ROWS / 2];
 #pragma unroll
     for (int i = 0; i < BACK_ROWS / 4; i++) {
       const size_t at = (size_t)(chunk + min(row_of(i, team.lane), size - 1)) * P;
       const float a_c = __ldcg(c + at), a_h = low(__ldcg(h + at));
-      sum[i][0] = ahead.c[i][0] * a_c + ahead.h[i][0] * a_h;
-      sum[i][1] = ahead.c[i][1] * a_c + ahead.h[i][1] * a_h;
+      sum[2 * i] = ahead.c[i][0] * a_c + ahead.h[i][0] * a_h;
+      sum[2 * i + 1] = ahead.c[i][1] * a_c + ahead.h[i][1] * a_h;
     }
     team.sync();  // nobody reads the last sums any more
-    float dot = sum_team(team, sum);
+    float dot = sum_team<2>(team, sum);
     if (team.thread < 2 * size) {
       const int target = (team.thread & 1 ? plan.row_false : plan.row_true)[chunk + team.thread / 2];
       if (s.normalise && target >= rows && team.rank == 0 && !LAYER) dot -= d.along_final[target - rows];
@@ -309,11 +306,10 @@ __device__ __forceinline__ void run_chunk(Team &team, const Plan &plan, const St
     team.sync_group();
   }
   if (LAYER) team.sync_group();  // layer 1's team has one wave's gates more
-  float along[N / 4][2];
+  float along[N / 4];
 #pragma unroll
   for (int i = 0; i < N / 4; i++) {
-    along[i][0] = d_c[i] * after[i] + d_h[i] * first_h[i];
-    along[i][1] = 0.f;
+    along[i] = d_c[i] * after[i] + d_h[i] * first_h[i];
     if (const int row = row_of(i, team.lane); row < size) {
       float *to = d.d_state + 2 * LAYER * plane + (size_t)(chunk + row) * P + unit;
       to[0] = d_c[i];
@@ -321,9 +317,20 @@ __device__ __forceinline__ void run_chunk(Team &team, const Plan &plan, const St
     }
   }
   if (s.normalise) {  // sources were read before the first product
-    const float sum = sum_team(team, along);
-    if (team.thread < 2 * size && !(team.thread & 1))
-      d.along[(size_t)(LAYER * BLOCKS + team.rank) * plan.capacity + chunk + team.thread / 2] = sum;
+    const float sum = sum_team<1>(team, along);
+    if (team.thread < size) d.along[(size_t)(LAYER * BLOCKS + team.rank) * plan.capacity + chunk + team.thread] = sum;
+  }
+}
+
+// What the forward pass kept of the rows of a step, into the cache before the step is run: it is too much to stay there.
+template <int LAYER> __device__ __forceinline__ void fetch_step(const Team &team, const Plan &plan, const State &s, int first, int last) {
+  const size_t plane = (size_t)plan.capacity * P, at = (size_t)first * P, count = (size_t)(last - first) * P;
+#pragma unroll 1
+  for (int part = team.rank; part < 11; part += BLOCKS) {  // blocks share the work
+    const int bytes = part < 4 ? 8 : part < 9 ? 4 : 2;
+    const int which = part < 4 ? LAYER * 4 + part : LAYER * 5 + (part < 9 ? part - 4 : (part - 9) * 4);
+    const char *from = part < 4 ? (const char *)s.gates : part < 9 ? (const char *)s.c : (const char *)s.h;
+    fetch_ahead(from + (which * plane + at) * bytes, count * bytes);
   }
 }
 
@@ -331,9 +338,10 @@ template <int LAYER> __device__ __forceinline__ void run(Team &team, const Plan 
   if (team.group >= plan.groups) return;
   const int *offsets = plan.offsets + team.group * (plan.steps + 1);
   int step = 0;
-  while (step < plan.steps && offsets[step] < offsets[step + 1]) step++;
+  while (step < plan.steps && common(offsets[step]) < common(offsets[step + 1])) step++;
   for (step--; step >= 0; step--) {
-    const int first = offsets[step], last = offsets[step + 1];
+    const int first = common(offsets[step]), last = common(offsets[step + 1]);
+    if (step > 0 && team.thread == TEAM - 1) fetch_step<LAYER>(team, plan, s, offsets[step - 1], first);
     team.sync();  // what this team has written is seen by all of it
     Ahead ahead;
     EdgeAhead edge;

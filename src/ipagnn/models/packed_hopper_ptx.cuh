@@ -18,6 +18,12 @@ __device__ __forceinline__ uint4 load_16(u32 at) {
 __device__ __forceinline__ u32 load_4(u32 at) {
   u32 x; asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(at) : "memory"); return x;
 }
+__device__ __forceinline__ uint2 load_8(u32 at) {
+  uint2 x; asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(at) : "memory"); return x;
+}
+__device__ __forceinline__ void fetch_ahead(const void *from, size_t bytes) {  // into the cache; both are multiples of 16
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"((u32)bytes) : "memory");
+}
 __device__ __forceinline__ void store_8(u32 at, u32 x, u32 y) {
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(at), "r"(x), "r"(y) : "memory");
 }

@@ -188,6 +188,10 @@ inline u32 shared_address(const void *p) {  // the upper bits say whose memory i
 }
 inline uint4 load_16(u32 at) { uint4 x; std::memcpy(&x, emulator::at(at), 16); return x; }
 inline u32 load_4(u32 at) { u32 x; std::memcpy(&x, emulator::at(at), 4); return x; }
+inline uint2 load_8(u32 at) { uint2 x; std::memcpy(&x, emulator::at(at), 8); return x; }
+inline void fetch_ahead(const void *from, size_t bytes) {
+  if ((size_t)from % 16 || bytes % 16) emulator::fail("what is fetched ahead must be aligned");
+}
 inline void store_8(u32 at, u32 x, u32 y) { const u32 two[2] = {x, y}; std::memcpy(emulator::at(at), two, 8); }
 inline void fence_operands() {}
 

@@ -176,8 +176,8 @@ def aggregate(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Equations 4 to 6 by destination: state and pointer mass that arrive at the rows of `step`, or at the exits.
 
-    Every arrival's branch decision is computed from its source's state proposal, which is read here anyway. E arrivals at
-    a time, whose loads overlap.
+    Every arrival's branch decision is computed from its source's state proposal, which is read here anyway; E arrivals
+    at a time, so that their loads overlap.
     `branch_weight` [4, P] and `branch_bias` [1] are differences (true minus false): a softmax of two is a sigmoid.
     """
     column = tl.arange(0, WIDTH)

@@ -15,6 +15,7 @@ from gpu import DEVICE, PEAK, config, fed, milliseconds, source  # beside this f
 
 from ipagnn.models import build_model
 from ipagnn.models.message_plan import MessagePlan
+from ipagnn.models.message_statement_plan import StatementPlan
 from ipagnn.models.packed_plan import Plan
 from ipagnn.training.step import make_step
 
@@ -26,14 +27,14 @@ def multiply_adds(name: str, plan: Any) -> float:
     statement = 4 * 12  # an LSTM of two layers over four tokens; its first input product is a table
     if isinstance(plan, Plan):
         return statement * float(plan.offsets.flatten()[-1])
+    if isinstance(plan, StatementPlan):
+        return statement * float(plan.offsets[-1])
     if not isinstance(plan, MessagePlan):
         return float("nan")
     rows = int(plan.offsets[-1])
     going_on = int((plan.next[:rows] >= 0).sum())
     sent = int((plan.departure_offsets.diff()[: plan.capacity.slots * rows] > 0).sum())
     statements = statement * int(plan.waves[1])
-    if name == "no-control":
-        return statement * float(plan.waves[1:-1:2].sub(plan.waves[:-1:2]).sum())
     if name == "r-gat":
         return statements + sent
     receiving = int((plan.arrival_offsets.diff()[:rows] > 0).sum())

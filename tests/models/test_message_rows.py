@@ -8,7 +8,8 @@ from torch.nn.functional import cross_entropy
 from ipagnn.data.batch import StepBudget
 from ipagnn.models import ProgramModel
 from ipagnn.models.message_plan import MessagePlan
-from ipagnn.models.message_rows import message_kind, run_rows
+from ipagnn.models.message_rows import make_plan, run_rows
+from ipagnn.models.message_statement_plan import StatementPlan
 from ipagnn.programs.program import ProgramTable
 
 from .conftest import Make
@@ -28,28 +29,24 @@ def gradients(model: ProgramModel, logits: Tensor, target: Tensor) -> dict[str, 
     return {"logits": logits.detach(), **{n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}}
 
 
-def plan_of(model: ProgramModel, table: ProgramTable) -> MessagePlan:
-    kind = message_kind(model)
-    assert kind is not None
-    return MessagePlan.build(model.collate(table), kind)
-
-
 @pytest.mark.parametrize("options", [{}, {"normalise": False}, {"heads": 3}, {"budget": StepBudget(factor=0.4)}])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: str, options: dict) -> None:
     model = make(name, **options)
     batch = model.collate(some)
     dense = gradients(model, model(batch).logits, batch.target)
-    rows = gradients(model, run_rows(model, plan_of(model, some)), batch.target)
+    rows = gradients(model, run_rows(model, make_plan(model, batch)), batch.target)
     assert dense.keys() == rows.keys()
     for key, value in dense.items():
         assert value.abs().max() > 1e-9
         torch.testing.assert_close(rows[key], value, rtol=1e-9, atol=1e-11, msg=key)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["ggnn", "no-execute", "r-gat"])
 def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str) -> None:
-    plan = plan_of(make(name), some)
+    model = make(name)
+    plan = make_plan(model, model.collate(some))
+    assert isinstance(plan, MessagePlan)
     slots, rows = plan.capacity.slots, int(plan.offsets[-1])
     edges = int(plan.arrival_offsets[rows])
     assert plan.capacity.rows >= rows
@@ -71,10 +68,43 @@ def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str) -> None:
     assert torch.equal(sends.flatten() > 0, plan.departure_offsets[: slots * rows + 1].diff() > 0)
 
 
+def test_a_plan_of_statements_is_sound(make: Make, some: ProgramTable) -> None:
+    model = make("no-control")
+    batch = model.collate(some)
+    plan = make_plan(model, batch)
+    assert isinstance(plan, StatementPlan)
+    rows, exits = int(plan.offsets[-1]), int(plan.exit_offsets[-1])
+    assert exits == batch.steps.sum()
+    assert len(plan.tokens[: plan.offsets[1]].unique(dim=0)) == plan.offsets[1]
+    steps = torch.cat(
+        [
+            torch.bucketize(torch.arange(rows), plan.offsets.long(), right=True),
+            torch.bucketize(torch.arange(exits), plan.exit_offsets.long(), right=True),
+        ]
+    )
+    by_reader, by_source = (
+        (torch.repeat_interleave(torch.arange(rows + exits), offsets[: rows + exits + 1].diff()), codes.long())
+        for offsets, codes in ((plan.arrival_offsets, plan.arrivals), (plan.departure_offsets, plan.departures))
+    )
+    edges = []
+    for owner, code in (by_reader, by_source):
+        code = code[: len(owner)]
+        edges.append((owner, torch.where(code >= 0, code, rows - 1 - code)))
+    (reader, source), (giver, taker) = edges
+    assert torch.equal(steps[source] + 1, steps[reader])
+    assert sorted(zip(reader.tolist(), source.tolist(), strict=True)) == sorted(
+        zip(taker.tolist(), giver.tolist(), strict=True)
+    )
+    listed = torch.bincount(reader, minlength=rows + exits)
+    later = steps > 2  # only zeros, of exits at step 0, are counted and not listed
+    assert torch.equal(listed[later], plan.counts[: rows + exits][later].long())
+    assert (listed[~later] <= plan.counts[: rows + exits][~later]).all()
+
+
 def test_batches_of_a_kind_share_a_capacity(make: Make) -> None:
     from ipagnn.data.splits import training_sampler
 
     sampler, model = training_sampler("full", 10, 0), make("ggnn")
-    plans = [plan_of(model, sampler.table(512 * k, 512)) for k in range(6)]
+    plans = [make_plan(model, model.collate(sampler.table(512 * k, 512))) for k in range(6)]
     assert len({plan.capacity for plan in plans}) <= 4
     assert len({len(plan.flat) for plan in plans}) <= 4

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from ipagnn.models import ModelConfig, build_model
-from ipagnn.models.message_plan import MessagePlan
-from ipagnn.models.message_rows import message_kind
+from ipagnn.models.message_rows import make_plan
 from ipagnn.programs.grammar import Lengths
 from ipagnn.programs.sampler import Sampler
 
@@ -58,12 +57,11 @@ def test_kernels_compute_the_dense_form(name: str, options: dict, device: torch.
                 parameter *= 4
     count = 3 if INTERPRETED else 200
     batch = model.collate(Sampler(lengths=Lengths.exact(8), seed=5).table(0, count))
-    plan_kind, kind = message_kind(model), launcher_of(model)
-    assert plan_kind is not None
+    kind = launcher_of(model)
     assert kind is not None
-    made = MessagePlan.build(batch, plan_kind)
+    made = make_plan(model, batch)
     model = model.to(device)
-    plan = MessagePlan.empty(made.capacity, device)
+    plan = type(made).empty(made.capacity, device)  # type: ignore[arg-type]
     plan.flat.copy_(made.flat)
     weights = Weights(20, torch.float32, device)
     size = kind.bytes(model, weights, plan.capacity)

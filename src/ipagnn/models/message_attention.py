@@ -7,7 +7,7 @@ from torch import Tensor
 from ipagnn.models import message_attention_triton as attention
 from ipagnn.models import message_triton
 from ipagnn.models.base import ProgramModel
-from ipagnn.models.message_cuda import MessageLauncher, Shapes, Tile, blocks, clear, product
+from ipagnn.models.message_cuda import RowLauncher, Shapes, Tile, blocks, clear, product
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
 from ipagnn.models.message_rows import KIND_OF_SLOT
 from ipagnn.models.packed_buffers import Weights
@@ -18,7 +18,7 @@ SEND_TILE = Tile(128, 128, 32, 8, 4)
 BACKWARD_TILE = Tile(64, 64, 32, 4, 4)
 
 
-class AttentionLauncher(MessageLauncher):
+class AttentionLauncher(RowLauncher):
     """R-GAT: attention over all neighbours. A state is one part."""
 
     parts = 1

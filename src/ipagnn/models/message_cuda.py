@@ -2,27 +2,26 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 import triton
 from torch import Tensor, nn
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from ipagnn.models import message_triton as kernels
 from ipagnn.models import message_triton_backward as backward_kernels
 from ipagnn.models import packed_triton_backward
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.cell import STATE_PARTS
-from ipagnn.models.control import AllNeighbours
-from ipagnn.models.message_passing import MessagePassing
-from ipagnn.models.message_plan import MessageCapacity, MessagePlan
+from ipagnn.models.message_plan import MessagePlan
+from ipagnn.models.message_statement_plan import StatementPlan
 from ipagnn.models.message_statements_triton import UNITS, statement_backward, statement_forward, table_gradient
 from ipagnn.models.packed_buffers import Buffers, Weights
 from ipagnn.models.packed_plan import TOKEN_CHUNK
-from ipagnn.models.pointer import EPSILON
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
+AnyPlan = MessagePlan | StatementPlan
+PlanT = TypeVar("PlanT", MessagePlan, StatementPlan)
 Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 
@@ -92,13 +91,13 @@ class StatementWaves:
         exact: Products of float32 in full precision rather than tf32.
     """
 
-    def __init__(self, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
+    def __init__(self, weights: Weights, plan: AnyPlan, memory: Tensor, *, exact: bool) -> None:
         self.weights, self.plan = weights, plan
         self.buffers = b = Buffers(weights, plan.capacity.statements, 1, memory)
         padded = weights.padded
         self.wide = {"P": padded, "WIDTH": triton.next_power_of_2(padded)}
-        waves = plan.capacity.steps if plan.capacity.kind == "statements" else 1
-        small = EXACT_TILE if exact else SMALL_TILE if plan.capacity.statements <= FEW_LINES * waves else None
+        few = plan.capacity.statements <= FEW_LINES * (len(plan.waves) - 1)
+        small = EXACT_TILE if exact else SMALL_TILE if few else None
         ahead, back = small or LARGE_FORWARD, small or LARGE_BACKWARD
         kernel = weights.weights.view(3 * padded, 4 * padded)
         self._forward = {
@@ -130,7 +129,7 @@ class StatementWaves:
         w, b, plan = self.weights, self.buffers, self.plan
         for token in range(5):
             statement_forward[(self._blocks,)](
-                plan.waves, 2 * wave, plan.tokens, w.table, h=b.h, c=b.c, gates=b.gates, capacity=b.rows, WAVE=token,
+                plan.waves, wave, plan.tokens, w.table, h=b.h, c=b.c, gates=b.gates, capacity=b.rows, WAVE=token,
                 **self._forward,
             )  # fmt: skip
 
@@ -139,7 +138,7 @@ class StatementWaves:
         b, plan = self.buffers, self.plan
         for token in (3, 2, 1, 0, -1):
             statement_backward[(self._blocks,)](
-                plan.waves, 2 * wave, c=b.c, gates=b.gates, d_state=b.d_state, capacity=b.rows, WAVE=token,
+                plan.waves, wave, c=b.c, gates=b.gates, d_state=b.d_state, capacity=b.rows, WAVE=token,
                 **self._backward,
             )  # fmt: skip
 
@@ -195,7 +194,7 @@ def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-class MessageLauncher(ABC):
+class MessageLauncher(ABC, Generic[PlanT]):
     """Launches the kernels of one forward and backward pass over a plan.
 
     Args:
@@ -208,28 +207,23 @@ class MessageLauncher(ABC):
 
     parts = STATE_PARTS
 
-    def __init__(
-        self, model: ProgramModel, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool
-    ) -> None:
-        self.model, self.weights, self.plan, self.exact = model, weights, plan, exact
+    def __init__(self, model: ProgramModel, weights: Weights, plan: PlanT, memory: Tensor, *, exact: bool) -> None:
+        self.model, self.weights, self.exact = model, weights, exact
+        self.plan: PlanT = plan
         self.hidden, self.padded = weights.hidden, weights.padded
-        self.slots = plan.capacity.slots
         shapes = self.shapes(model, weights, plan.capacity)
         used = size_of(shapes)
         self.views = lay(shapes, memory)
         self.waves = StatementWaves(weights, plan, memory[used:], exact=exact)
-        count = multiprocessors(memory.device)
-        self.row_blocks = min(16 * count, plan.capacity.rows)
-        self.tile_blocks = 4 * count
-        self.few = self.parts * plan.capacity.rows <= FEW_LINES * plan.capacity.steps
+        self.row_blocks = 16 * multiprocessors(memory.device)
 
     @classmethod
     @abstractmethod
-    def shapes(cls, model: ProgramModel, weights: Weights, capacity: MessageCapacity) -> Shapes:
+    def shapes(cls, model: ProgramModel, weights: Weights, capacity: Any) -> Shapes:
         """Buffers beside those of the statements."""
 
     @classmethod
-    def bytes(cls, model: ProgramModel, weights: Weights, capacity: MessageCapacity) -> int:
+    def bytes(cls, model: ProgramModel, weights: Weights, capacity: Any) -> int:
         """Memory that all buffers take."""
         return size_of(cls.shapes(model, weights, capacity)) + Buffers.bytes(weights, capacity.statements)
 
@@ -249,6 +243,18 @@ class MessageLauncher(ABC):
         """The weights of the LSTM."""
         cell = self.model.cell
         return cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2
+
+
+class RowLauncher(MessageLauncher[MessagePlan]):
+    """Of models that start with Embed(x_n)."""
+
+    def __init__(
+        self, model: ProgramModel, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool
+    ) -> None:
+        super().__init__(model, weights, plan, memory, exact=exact)
+        self.slots = plan.capacity.slots
+        self.tile_blocks = 4 * multiprocessors(memory.device)
+        self.few = self.parts * plan.capacity.rows <= FEW_LINES * plan.capacity.steps
 
     def tile(self, tile: Tile) -> Tile:
         """The block shape for a kernel whose best one for large batches is `tile`."""
@@ -278,52 +284,9 @@ class MessageLauncher(ABC):
         return self.waves.gradients(plan.waves, 1)
 
 
-class StatementLauncher(MessageLauncher):
-    """NoControl: every statement is executed at every step, and states are exchanged with all neighbours."""
-
-    @classmethod
-    def shapes(cls, model: ProgramModel, weights: Weights, capacity: MessageCapacity) -> Shapes:
-        """See `MessageLauncher`."""
-        return {"scales": ((capacity.rows,), torch.float32)}
-
-    def inputs(self) -> tuple[Tensor, ...]:
-        """See `MessageLauncher`."""
-        return self.cell_inputs()
-
-    def forward(self, *weights: Tensor) -> Tensor:
-        """See `MessageLauncher`."""
-        assert isinstance(self.model, MessagePassing)
-        assert isinstance(self.model.control, AllNeighbours)
-        self.waves.load(*weights)
-        b, plan, wide = self.waves.buffers, self.plan, self.waves.wide
-        kernels.mix_begin[(self.row_blocks,)](plan.offsets, plan.flags, b.h, b.c, b.rows, **wide)
-        for step in range(plan.capacity.steps):
-            self.waves.forward(step)
-            kernels.mix[(self.row_blocks,)](
-                plan.offsets, step, plan.next, plan.flags, plan.arrival_offsets, plan.arrivals, self.views["scales"],
-                b.h, b.c, b.rows, EPSILON, NORMALISE=self.model.control.divisor == "mass", **wide, num_warps=2,
-            )  # fmt: skip
-        ends = [x[plan.final, : self.hidden].float() for x in (b.c[0, 0], b.h[0, 0], b.c[1, 0], b.h[1, 0])]
-        return torch.cat(ends, dim=1)
-
-    def backward(self, d_final: Tensor) -> tuple[Tensor, ...]:
-        """See `MessageLauncher`."""
-        b, plan, steps = self.waves.buffers, self.plan, self.plan.capacity.steps
-        seeds = d_final.new_zeros(self.parts, len(d_final), self.padded)
-        seeds[:, :, : self.hidden] = d_final.view(-1, self.parts, self.hidden).transpose(0, 1)
-        b.d_state.index_copy_(1, plan.final.long(), seeds)
-        for step in reversed(range(steps + 1)):
-            backward_kernels.mix_backward[(self.row_blocks,)](
-                plan.offsets, step, plan.next, plan.flags, plan.departure_offsets, plan.departures, plan.targets,
-                self.views["scales"], b.h, b.c, b.gates, b.d_state, b.rows, **self.waves.wide, num_warps=2,
-            )  # fmt: skip
-            self.waves.backward(step)
-        return self.waves.gradients(plan.offsets, steps + 1)
-
-
 class _Run(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, launcher: MessageLauncher, *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, launcher: MessageLauncher[Any], *weights: Tensor) -> Tensor:
         ctx.launcher = launcher
         return launcher.forward(*weights)
 
@@ -332,7 +295,7 @@ class _Run(torch.autograd.Function):
         return (None, *ctx.launcher.backward(gradients[0]))
 
 
-def execute(launcher: MessageLauncher) -> Tensor:
+def execute(launcher: MessageLauncher[Any]) -> Tensor:
     """Final states [program, parts * hidden] of the launcher's plan, differentiable in the model's weights.
 
     The backward pass reads what the forward pass left in the buffers, so it must follow before these are used again.

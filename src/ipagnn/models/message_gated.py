@@ -10,7 +10,7 @@ from ipagnn.models import message_triton_backward as backward_kernels
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.control import InstructionPointer
 from ipagnn.models.execution import GatedUpdate
-from ipagnn.models.message_cuda import SLICE, MessageLauncher, Shapes, Tile, blocks, clear, product
+from ipagnn.models.message_cuda import SLICE, RowLauncher, Shapes, Tile, blocks, clear, product
 from ipagnn.models.message_kernels import START
 from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
@@ -24,7 +24,7 @@ BACKWARD_TILE = Tile(128, 128, 32, 8, 4)
 ARRIVE_TILE = Tile(128, 128, 32, 8, 4)
 
 
-class GatedLauncher(MessageLauncher):
+class GatedLauncher(RowLauncher):
     """GGNN and NoExecute: Dense layers, a GRU, and a pointer or none."""
 
     def __init__(

@@ -10,7 +10,7 @@ DECIDES, EXIT, START = 16, 32, 64
 
 
 @njit(cache=True, nogil=True)
-def _exit_distances(true, false, start, stop, both_ways, distance):  # type: ignore[no-untyped-def]
+def exit_distances(true, false, start, stop, both_ways, distance):  # type: ignore[no-untyped-def]
     """Fewest edges from each node of one program to its exit, forwards or either way."""
     for n in range(start, stop - 1):
         distance[n] = _FAR
@@ -47,7 +47,7 @@ def _walk(true, false, start, stop, steps, distance, held, last):  # type: ignor
 
 
 @njit(cache=True, nogil=True)
-def build_message_rows(node_offsets, true, false, steps, pointer, exits_last):  # type: ignore[no-untyped-def]
+def build_message_rows(node_offsets, true, false, steps, pointer):  # type: ignore[no-untyped-def]
     """Rows (t, n) whose state h_{t,n} can matter to the exit's last one, and the messages between them.
 
     Without a pointer that is so where at most T - t edges lead to the exit, either way; with one, up to the last step
@@ -56,12 +56,11 @@ def build_message_rows(node_offsets, true, false, steps, pointer, exits_last):  
     Slots of messages: true, true in reverse, false, false in reverse; with a pointer: true, false.
 
     Rows of a step that send in the same slots stand together, so that whole tiles of them have nothing to do for the
-    others; or, with `exits_last`, exits stand behind all other nodes.
+    others.
 
     Returns:
-        offsets int64 [step + 2], exit_offsets int64 [step + 1] (where the exits of each step begin, if they are last),
-        and int32 node, next, previous, flags [row], arrival_offsets [row + 1], arrivals, targets [edge],
-        departure_offsets [slots * row + 1], departures [edge], final [program]; see `MessagePlan`.
+        offsets int64 [step + 2], and int32 node, next, previous, flags [row], arrival_offsets [row + 1], arrivals,
+        targets [edge], departure_offsets [slots * row + 1], departures [edge], final [program]; see `MessagePlan`.
     """
     programs, nodes = len(node_offsets) - 1, len(true)
     slots = 2 if pointer else 4
@@ -75,7 +74,7 @@ def build_message_rows(node_offsets, true, false, steps, pointer, exits_last):  
     held = np.zeros((longest + 2 if pointer else 1, widest), np.bool_)
     for b in range(programs):
         start, stop = node_offsets[b], node_offsets[b + 1]
-        _exit_distances(true, false, start, stop, not pointer, distance)
+        exit_distances(true, false, start, stop, not pointer, distance)
         if pointer:
             _walk(true, false, start, stop, steps[b], distance, held, last)
         else:
@@ -108,7 +107,7 @@ def build_message_rows(node_offsets, true, false, steps, pointer, exits_last):  
     for b in range(programs):
         start, stop = node_offsets[b], node_offsets[b + 1]
         if pointer:
-            _exit_distances(true, false, start, stop, False, distance)
+            exit_distances(true, false, start, stop, False, distance)
             _walk(true, false, start, stop, steps[b], distance, held, last)
         for n in range(start, stop):
             decides = true[n] != false[n]
@@ -129,7 +128,7 @@ def build_message_rows(node_offsets, true, false, steps, pointer, exits_last):  
                         flags |= 4
                     if t < latest_false[n]:
                         flags |= 8
-                counts[t, _group(flags, pointer, exits_last, n == stop - 1)] += 1
+                counts[t, _group(flags, pointer)] += 1
                 if decides:
                     flags |= DECIDES
                 if n == stop - 1:
@@ -138,7 +137,7 @@ def build_message_rows(node_offsets, true, false, steps, pointer, exits_last):  
                     flags |= START
                 entry_flags[base[n] + t] = flags
 
-    offsets, exit_offsets = np.zeros(longest + 2, np.int64), np.zeros(longest + 1, np.int64)
+    offsets = np.zeros(longest + 2, np.int64)
     places = np.empty_like(counts)
     row = 0
     for t in range(longest + 1):
@@ -146,7 +145,6 @@ def build_message_rows(node_offsets, true, false, steps, pointer, exits_last):  
         for group in range(5):
             places[t, group] = row
             row += counts[t, group]
-        exit_offsets[t] = places[t, 4]
     offsets[longest + 1] = row
     row_of = np.empty(rows, np.int32)
     node, flags_of = np.empty(rows, np.int32), np.empty(rows, np.int32)
@@ -156,7 +154,7 @@ def build_message_rows(node_offsets, true, false, steps, pointer, exits_last):  
         for n in range(node_offsets[b], exit_node + 1):
             for t in range(last[n] + 1):
                 flags = entry_flags[base[n] + t]
-                group = _group(flags & 15, pointer, exits_last, n == exit_node)
+                group = _group(flags & 15, pointer)
                 place = places[t, group]
                 places[t, group] += 1
                 row_of[base[n] + t] = place
@@ -205,16 +203,14 @@ def build_message_rows(node_offsets, true, false, steps, pointer, exits_last):  
         departures[free[arrivals[e]]] = e
         free[arrivals[e]] += 1
     return (
-        offsets, exit_offsets, node, following, previous, flags_of,
+        offsets, node, following, previous, flags_of,
         arrival_offsets, arrivals, targets, departure_offsets, departures, final,
     )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def _group(sends, pointer, exits_last, is_exit):  # type: ignore[no-untyped-def]
+def _group(sends, pointer):  # type: ignore[no-untyped-def]
     """Where in a step a row stands, 0 to 4: each slot's senders are neighbours, those that send nothing are last."""
-    if exits_last:
-        return 4 if is_exit else 0
     if sends == 0:
         return 4
     if pointer:

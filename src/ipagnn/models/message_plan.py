@@ -6,10 +6,11 @@ final state of the exit are there, so a program whose steps are over has none, a
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ipagnn.data.batch_kernels import token_order
@@ -18,8 +19,8 @@ from ipagnn.models.message_kernels import build_message_rows, distinct_statement
 from ipagnn.models.packed_plan import TOKEN_CHUNK, roomy
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
-MessageKind = Literal["neighbours", "pointer", "statements"]
-"""Whose rows: all neighbours exchange messages; a pointer weighs them; or statements are executed at every step."""
+MessageKind = Literal["neighbours", "pointer"]
+"""Whose rows: all neighbours exchange messages, or a pointer weighs them."""
 
 
 ROOM = 8
@@ -34,7 +35,7 @@ class MessageCapacity:
         kind: Whose rows.
         rows, edges, programs, steps: Of the batch.
         nodes: Rows of step 0.
-        statements: Statements that are executed.
+        statements: Statements that differ.
     """
 
     kind: MessageKind
@@ -67,7 +68,7 @@ class MessageCapacity:
             "statement": self.nodes,
             "member_offsets": self.statements + 1,
             "members": self.nodes,
-            "waves": 2 * self.steps + 3,
+            "waves": 2,
             "tokens": 4 * self.statements,
             "chunks": 1,
             "first_chunk": VOCABULARY_SIZE + 1,
@@ -92,10 +93,10 @@ class MessagePlan:
         departure_offsets, departures: The edges that leave in each slot of each row. [slots * row + 1], [edge]
         final: The row of each program's exit after the last step. [program]
         target: As in `Batch`. [program]
-        statement: Which statement a row of step 0 starts with; where statements are executed only at the start. [node]
+        statement: Which statement a row of step 0 starts with. [node]
         member_offsets, members: The rows of step 0 that start with each statement. [statement + 1], [node]
-        waves: What is executed at once: statements waves[2 k] : [2 k + 1]. [2 * step + 3]
-        tokens: Token ids of the statements: distinct ones, or one for each row. [statement, 4]
+        waves: What is executed at once: statements waves[0] : waves[1]. [2]
+        tokens: Token ids of the statements. [statement, 4]
         chunks, first_chunk, chunk_offsets, order: As in `packed_plan.Plan`.
     """
 
@@ -134,24 +135,16 @@ class MessagePlan:
     @staticmethod
     def build(batch: Batch, kind: MessageKind, *, pinned: bool = False) -> "MessagePlan":
         """The plan of a batch, on the CPU; `pinned` in page-locked memory, from which copies run in the background."""
-        offsets, exit_offsets, node, following, previous, flags, *messages, final = build_message_rows(
+        offsets, node, following, previous, flags, *messages, final = build_message_rows(
             batch.node_offsets.numpy(),
             batch.true.numpy(),
             batch.false.numpy(),
             batch.steps.numpy(),
             kind == "pointer",
-            kind == "statements",
         )
         arrival_offsets, arrivals, targets, departure_offsets, departures = messages
         steps, rows, nodes = len(offsets) - 2, len(node), int(offsets[1])
-        tokens = batch.node_tokens.numpy()[node if kind == "statements" else node[:nodes]]
-        if kind == "statements":
-            none = np.zeros(0, np.int32)
-            statement, member_offsets, members = none, none, none
-            waves = np.stack([offsets[:-1], exit_offsets], axis=1).reshape(-1)
-        else:
-            statement, member_offsets, members, tokens = distinct_statements(tokens)
-            waves = np.array([0, len(tokens)])
+        statement, member_offsets, members, tokens = distinct_statements(batch.node_tokens.numpy()[node[:nodes]])
         order, chunk_offsets, first_chunk = token_order(tokens, VOCABULARY_SIZE, TOKEN_CHUNK)
         room = roomy(rows, ROOM)
         capacity = MessageCapacity(
@@ -161,33 +154,38 @@ class MessagePlan:
             programs=len(batch),
             steps=4 * max(1, -(-steps // 4)),
             nodes=roomy(nodes, ROOM),
-            statements=room if kind == "statements" else roomy(len(tokens), ROOM),
+            statements=roomy(len(tokens), ROOM),
         )
         plan = MessagePlan.empty(capacity, "cpu", pinned=pinned)
         plan.offsets.numpy()[:] = rows
-        plan.waves.numpy()[:] = waves[-1]
-        plan.statement.numpy()[len(statement) :] = 0
-        for place, values in (
-            (plan.offsets, offsets),
-            (plan.next, following),
-            (plan.previous, previous),
-            (plan.flags, flags),
-            (plan.arrival_offsets, arrival_offsets),
-            (plan.arrivals, arrivals),
-            (plan.targets, targets),
-            (plan.departure_offsets, departure_offsets),
-            (plan.departures, departures),
-            (plan.final, final),
-            (plan.target, batch.target.numpy()),
-            (plan.statement, statement),
-            (plan.member_offsets, member_offsets),
-            (plan.members, members),
-            (plan.waves, waves),
-            (plan.tokens, tokens),
-            (plan.chunks, np.array([len(chunk_offsets) - 1])),
-            (plan.first_chunk, first_chunk),
-            (plan.chunk_offsets, chunk_offsets),
-            (plan.order, order),
-        ):
-            place.numpy()[: len(values)] = values  # NumPy copies on this thread alone
+        plan.statement.numpy()[:] = 0
+        fill(
+            plan,
+            offsets=offsets,
+            next=following,
+            previous=previous,
+            flags=flags,
+            arrival_offsets=arrival_offsets,
+            arrivals=arrivals,
+            targets=targets,
+            departure_offsets=departure_offsets,
+            departures=departures,
+            final=final,
+            target=batch.target.numpy(),
+            statement=statement,
+            member_offsets=member_offsets,
+            members=members,
+            waves=np.array([0, len(tokens)]),
+            tokens=tokens,
+            chunks=np.array([len(chunk_offsets) - 1]),
+            first_chunk=first_chunk,
+            chunk_offsets=chunk_offsets,
+            order=order,
+        )
         return plan
+
+
+def fill(plan: Any, **fields: NDArray[Any]) -> None:
+    """Copy values to the beginnings of a plan's fields."""
+    for name, values in fields.items():
+        getattr(plan, name).numpy()[: len(values)] = values  # NumPy copies on this thread alone

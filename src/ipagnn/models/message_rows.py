@@ -1,20 +1,23 @@
-"""Message passing over the rows of a `MessagePlan`, in plain torch: what the kernels for GPUs compute, to be read.
+"""Message passing over the rows of a plan, in plain torch: what the kernels for GPUs compute, to be read.
 
 It gives the logits and gradients of the dense executions, which spell the paper; the kernels are held against both.
 """
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from ipagnn.data.contract import Batch
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.control import AllNeighbours, InstructionPointer
 from ipagnn.models.execution import GatedUpdate
-from ipagnn.models.message_kernels import DECIDES, EXIT, START
+from ipagnn.models.message_kernels import DECIDES, START
 from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.message_plan import MessageKind, MessagePlan
+from ipagnn.models.message_statement_plan import StatementPlan
 from ipagnn.models.pointer import EPSILON, branch_decisions, divide
 from ipagnn.models.r_gat import LEAK, RGAT, softmax_at
 
@@ -22,7 +25,7 @@ KIND_OF_SLOT = {2: (0, 1), 4: (0, 2, 1, 3)}
 """The edge type of each slot, where there are two or four. The rarer types come last."""
 
 
-def message_kind(model: ProgramModel) -> MessageKind | None:
+def message_kind(model: ProgramModel) -> MessageKind | Literal["statements"] | None:
     """The rows that a model's message passing needs; None if it is none of those that have kernels."""
     if isinstance(model, RGAT):
         return "neighbours"
@@ -32,6 +35,17 @@ def message_kind(model: ProgramModel) -> MessageKind | None:
     if isinstance(model.control, InstructionPointer):
         return "pointer" if gated and not (model.control.exit_keeps or model.control.hard) else None
     return "neighbours" if gated else "statements"
+
+
+def make_plan(model: ProgramModel, batch: Batch, *, pinned: bool = False) -> MessagePlan | StatementPlan:
+    """The plan of a batch for a model that has a `message_kind`; `pinned` in page-locked memory."""
+    kind = message_kind(model)
+    assert kind is not None
+    return (
+        StatementPlan.build(batch, pinned=pinned)
+        if kind == "statements"
+        else MessagePlan.build(batch, kind, pinned=pinned)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +59,15 @@ class _Step:
     flags: Tensor
 
 
-def run_rows(model: ProgramModel, plan: MessagePlan) -> Tensor:
+def run_rows(model: ProgramModel, plan: MessagePlan | StatementPlan) -> Tensor:
     """Logits [program, class] of the plan's batch."""
+    if isinstance(plan, StatementPlan):
+        return _run_statements(model, plan)
     hidden, slots = model.config.hidden, plan.capacity.slots
     kinds = torch.tensor(KIND_OF_SLOT[slots])
-    if plan.capacity.kind == "statements":
-        h = model.cell.zero_state(int(plan.offsets[1]))
-    else:
-        tokens = plan.tokens[: int(plan.waves[1])]
-        h = model.cell(model.cell.zero_state(len(tokens)), tokens)[plan.statement[: int(plan.offsets[1])].long()]
-        h = h[:, -hidden:] if isinstance(model, RGAT) else h
+    tokens = plan.tokens[: int(plan.waves[1])]
+    h = model.cell(model.cell.zero_state(len(tokens)), tokens)[plan.statement[: int(plan.offsets[1])].long()]
+    h = h[:, -hidden:] if isinstance(model, RGAT) else h
     p = (plan.flags[: len(h)] & START != 0).to(h.dtype)
     states = [h]
     offsets = [x for t, x in enumerate(plan.offsets.tolist()) if t == 0 or x != int(plan.offsets[t - 1])]
@@ -68,8 +81,7 @@ def run_rows(model: ProgramModel, plan: MessagePlan) -> Tensor:
             plan.targets[edges].long() - first,
             plan.flags[first:end],
         )
-        tokens = plan.tokens[first:end] if plan.capacity.kind == "statements" else plan.tokens[:0]
-        h, p = _update(model, h, p, step, tokens)
+        h, p = _update(model, h, p, step)
         following = plan.next[first:end].long() - end
         goes_on = following >= 0
         h = torch.zeros_like(h[goes_on]).index_copy(0, following[goes_on], h[goes_on])
@@ -79,19 +91,40 @@ def run_rows(model: ProgramModel, plan: MessagePlan) -> Tensor:
     return logits
 
 
-def _update(model: ProgramModel, h: Tensor, p: Tensor, step: _Step, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def _run_statements(model: ProgramModel, plan: StatementPlan) -> Tensor:
+    assert isinstance(model, MessagePassing)
+    assert isinstance(model.control, AllNeighbours)
+    rows = plan.offsets.tolist()
+    exits = plan.exit_offsets.tolist()
+    first = plan.tokens[: rows[1]]
+    made = model.cell(model.cell.zero_state(len(first)), first)  # a of the step before: of rows, then of exits
+    kept = [made[:0]]
+    for t in range(1, len(rows) - 1):
+        places = torch.cat([torch.arange(*rows[t : t + 2]), rows[-1] + torch.arange(*exits[t : t + 2])])
+        begin, end = plan.arrival_offsets[places].long(), plan.arrival_offsets[places + 1].long()
+        target = torch.repeat_interleave(torch.arange(len(places)), end - begin)
+        edges = torch.arange(len(target)) + (begin - (end - begin).cumsum(0) + (end - begin))[target]
+        code = plan.arrivals[edges].long()
+        source = torch.where(code >= 0, code - rows[t - 1], rows[t] - rows[t - 1] - 1 - code - exits[t - 1])
+        h = made.new_zeros(len(places), made.shape[1]).index_add(0, target, made[source])
+        if model.control.divisor == "mass":
+            h = h / (plan.counts[places].to(h.dtype) + EPSILON)[:, None]
+        count = rows[t + 1] - rows[t]
+        kept.append(h[count:])
+        made = torch.cat([model.cell(h[:count], plan.tokens[rows[t] : rows[t + 1]]), h[count:]])
+    logits: Tensor = model.output(torch.cat(kept)[plan.final.long()])
+    return logits
+
+
+def _update(model: ProgramModel, h: Tensor, p: Tensor, step: _Step) -> tuple[Tensor, Tensor]:
     """The rows' states and pointer one step later."""
     if isinstance(model, RGAT):
         return _attend(model, h, step), p
     assert isinstance(model, MessagePassing)
-    gated = isinstance(model.execution, GatedUpdate)
-    if isinstance(model.execution, GatedUpdate):
-        parts = h.view(len(h), -1, model.config.hidden)
-        by_kind = torch.stack([dense(parts) for dense in model.execution.dense], dim=1).flatten(2)
-        messages = by_kind[step.source, step.kind]
-    else:
-        executed = model.cell(h, tokens)
-        messages = torch.where((step.flags & EXIT != 0)[:, None], h, executed)[step.source]
+    assert isinstance(model.execution, GatedUpdate)
+    parts = h.view(len(h), -1, model.config.hidden)
+    by_kind = torch.stack([dense(parts) for dense in model.execution.dense], dim=1).flatten(2)
+    messages = by_kind[step.source, step.kind]
     if isinstance(model.control, InstructionPointer):
         shares = branch_decisions(model.control.branch(h), step.flags & DECIDES != 0, hard=False)
         weight = p[step.source] * shares[step.source, step.kind]
@@ -99,19 +132,10 @@ def _update(model: ProgramModel, h: Tensor, p: Tensor, step: _Step, tokens: Tens
         total = torch.zeros_like(h).index_add(0, step.target, weight[:, None] * messages)
         proposal, p = divide(total, mass) if model.control.normalise else total, mass
     else:
-        assert isinstance(model.control, AllNeighbours)
         total = torch.zeros_like(h).index_add(0, step.target, messages)
-        proposal = total / divisor(model.control, step.target, step.kind, step.rows).to(h.dtype)[:, None]
-    return (model.execution.update(h, proposal) if gated else proposal), p
-
-
-def divisor(control: AllNeighbours, target: Tensor, kind: Tensor, rows: int) -> Tensor:
-    """What the sums are divided by. [row]"""
-    counted = (kind < 2).double() if control.divisor == "root" else torch.ones_like(kind, dtype=torch.float64)
-    count = counted.new_zeros(rows).index_add(0, target, counted)
-    if control.divisor == "root":
-        return (2 + count).sqrt()
-    return torch.where(count > 0, count + EPSILON, 1.0) if control.divisor == "mass" else torch.ones_like(count)
+        in_degree = torch.zeros_like(p).index_add(0, step.target, (step.kind < 2).to(p.dtype))
+        proposal = total / (2 + in_degree).sqrt()[:, None]
+    return model.execution.update(h, proposal), p
 
 
 def _attend(model: RGAT, h: Tensor, step: _Step) -> Tensor:

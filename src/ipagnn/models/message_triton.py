@@ -15,7 +15,7 @@ import triton.language as tl
 
 from ipagnn.models import message_kernels
 from ipagnn.models.message_statements_triton import halves
-from ipagnn.models.packed_triton import PLAIN, load_state, sigmoid, store_state, tanh
+from ipagnn.models.packed_triton import PLAIN, sigmoid, tanh
 
 DECIDES, EXIT = tl.constexpr(message_kernels.DECIDES), tl.constexpr(message_kernels.EXIT)
 
@@ -202,54 +202,3 @@ def gated_forward(  # type: ignore[no-untyped-def]
             _update(
                 n_right, r_right, z_right, u_right, base, last, inside, target, to, begin + S, state, h, gates, P, S
             )
-
-
-@triton.jit(do_not_specialize=PLAIN)
-def mix_begin(offsets, flags, h, c, capacity, P: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """States of step 0 are 0, where statements are executed."""
-    column = tl.arange(0, WIDTH)
-    inside = column < P
-    plane = capacity.to(tl.int64) * P
-    zero = tl.zeros((WIDTH,), tl.float32)
-    for row in range(tl.program_id(0), tl.load(offsets + 1), tl.num_programs(0)):
-        at = row * P + column
-        store_state(h, c, at, plane, inside, zero, zero, zero, zero)
-        if (tl.load(flags + row) & EXIT) != 0:
-            store_state(h, c, 4 * plane + at, plane, inside, zero, zero, zero, zero)
-
-
-@triton.jit(do_not_specialize=PLAIN)
-def mix(  # type: ignore[no-untyped-def]
-    offsets, step, following, flags, arrival_offsets, arrivals, scales, h, c, capacity, eps,
-    NORMALISE: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
-    """The sum of what executed statements made, over N_all, by the number of messages if NORMALISE.
-
-    h, c [layer, 5, row, P] are those of `packed_triton`: before token 0 and after each token. An exit executes nothing.
-    """
-    column = tl.arange(0, WIDTH)
-    inside = column < P
-    plane = capacity.to(tl.int64) * P
-    for row in range(tl.load(offsets + step) + tl.program_id(0), tl.load(offsets + step + 1), tl.num_programs(0)):
-        target = tl.load(following + row)
-        first = tl.load(arrival_offsets + row)
-        last = tl.load(arrival_offsets + row + 1)
-        if target >= 0:
-            s_c1 = tl.zeros((WIDTH,), tl.float32)
-            s_h1 = tl.zeros((WIDTH,), tl.float32)
-            s_c2 = tl.zeros((WIDTH,), tl.float32)
-            s_h2 = tl.zeros((WIDTH,), tl.float32)
-            for edge in range(first, last):
-                source = (tl.load(arrivals + edge) // 4).to(tl.int64)
-                a_c1, a_h1, a_c2, a_h2 = load_state(h, c, 4 * plane + source * P + column, plane, inside)
-                s_c1 += a_c1
-                s_h1 += a_h1
-                s_c2 += a_c2
-                s_h2 += a_h2
-            scale = 1.0 / ((last - first).to(tl.float32) + eps) if NORMALISE else 1.0
-            tl.store(scales + row, scale)
-            at = target.to(tl.int64) * P + column
-            store_state(h, c, at, plane, inside, s_c1 * scale, s_h1 * scale, s_c2 * scale, s_h2 * scale)
-            if (tl.load(flags + row) & EXIT) != 0:
-                at += 4 * plane
-                store_state(h, c, at, plane, inside, s_c1 * scale, s_h1 * scale, s_c2 * scale, s_h2 * scale)

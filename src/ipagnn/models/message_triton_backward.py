@@ -205,7 +205,7 @@ def clear(offsets, step, values, capacity, WIDE: tl.constexpr, BLOCK: tl.constex
 
 
 @triton.jit
-def _last_token_backward(o_c1, o_h1, o_c2, o_h2, h, c, gates, d_state, row, plane, column, inside, P: tl.constexpr):  # type: ignore[no-untyped-def]
+def last_token_backward(o_c1, o_h1, o_c2, o_h2, h, c, gates, d_state, row, plane, column, inside, P: tl.constexpr):  # type: ignore[no-untyped-def]
     """From the gradients of a state after its statement to what `statement_backward` goes on from."""
     at = row * P + column
     tl.store(d_state + at, o_c1, mask=inside)
@@ -251,47 +251,4 @@ def start_backward(  # type: ignore[no-untyped-def]
                 o_h1 += tl.sum(tl.load(at + P, mask=some, other=0.0), 0)
                 o_c2 += tl.sum(tl.load(at + 2 * P, mask=some, other=0.0), 0)
             o_h2 += tl.sum(tl.load(at + (PARTS - 1) * P, mask=some, other=0.0), 0)
-        _last_token_backward(o_c1, o_h1, o_c2, o_h2, h, c, gates, d_state, statement, plane, column, column < P, P)
-
-
-@triton.jit(do_not_specialize=PLAIN)
-def mix_backward(  # type: ignore[no-untyped-def]
-    offsets, step, following, flags, departure_offsets, departures, targets, scales, h, c, gates, d_state, capacity,
-    P: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
-    """The reverse of `mix`, by source: from the gradients of the states before the statements of the next step."""
-    column = tl.arange(0, WIDTH)
-    inside = column < P
-    plane = capacity.to(tl.int64) * P
-    zero = tl.zeros((WIDTH,), tl.float32)
-    for row in range(tl.load(offsets + step) + tl.program_id(0), tl.load(offsets + step + 1), tl.num_programs(0)):
-        is_exit = (tl.load(flags + row) & EXIT) != 0
-        o_c1 = tl.zeros((WIDTH,), tl.float32)
-        o_h1 = tl.zeros((WIDTH,), tl.float32)
-        o_c2 = tl.zeros((WIDTH,), tl.float32)
-        o_h2 = tl.zeros((WIDTH,), tl.float32)
-        for edge in range(tl.load(departure_offsets + 4 * row), tl.load(departure_offsets + 4 * row + 4)):
-            target = tl.load(targets + tl.load(departures + edge))
-            scale = tl.load(scales + target)
-            n_at = tl.load(following + target).to(tl.int64) * P + column
-            g_c1, g_h1, g_c2, g_h2 = load_four(d_state + n_at, inside, plane)
-            o_c1 += scale * g_c1
-            o_h1 += scale * g_h1
-            o_c2 += scale * g_c2
-            o_h2 += scale * g_h2
-        if is_exit:
-            if tl.load(following + row) >= 0:  # the last exit has the gradient of the loss
-                at = d_state + row * P + column
-                tl.store(at, o_c1, mask=inside)
-                tl.store(at + plane, o_h1, mask=inside)
-                tl.store(at + 2 * plane, o_c2, mask=inside)
-                tl.store(at + 3 * plane, o_h2, mask=inside)
-            kind = h.dtype.element_ty
-            for token in tl.static_range(8):  # exits execute nothing: no share in weight gradients
-                saved = gates + token * 4 * plane + row * (4 * P) + column
-                for quarter in tl.static_range(4):
-                    tl.store(saved + quarter * P, zero.to(kind), mask=inside)
-            for token in tl.static_range(10):
-                tl.store(h + token * plane + row * P + column, zero.to(kind), mask=inside)
-        else:
-            _last_token_backward(o_c1, o_h1, o_c2, o_h2, h, c, gates, d_state, row, plane, column, inside, P)
+        last_token_backward(o_c1, o_h1, o_c2, o_h2, h, c, gates, d_state, statement, plane, column, column < P, P)

@@ -1,14 +1,18 @@
 """The step of GGNN, NoExecute, NoControl and R-GAT on a GPU, captured: see `captured_step`."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from ipagnn.models import ProgramModel
 from ipagnn.models.message_attention import AttentionLauncher
-from ipagnn.models.message_cuda import MessageLauncher, StatementLauncher, execute
+from ipagnn.models.message_cuda import AnyPlan, MessageLauncher, execute
 from ipagnn.models.message_gated import GatedLauncher
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
-from ipagnn.models.message_rows import message_kind
+from ipagnn.models.message_rows import make_plan, message_kind
+from ipagnn.models.message_statement_plan import StatementCapacity, StatementPlan
+from ipagnn.models.message_statements import StatementLauncher
 from ipagnn.models.r_gat import RGAT
 from ipagnn.programs.program import ProgramTable
 from ipagnn.training.captured_step import CapturedStep
@@ -17,7 +21,7 @@ from ipagnn.training.step import autocast
 from ipagnn.training.update_triton import losses
 
 
-def launcher_of(model: ProgramModel) -> type[MessageLauncher] | None:
+def launcher_of(model: ProgramModel) -> type[MessageLauncher[Any]] | None:
     """What launches the kernels for a model as it is configured; None if there are none."""
     kind = message_kind(model) if model.config.execution == "packed" else None
     if kind is None:
@@ -27,30 +31,31 @@ def launcher_of(model: ProgramModel) -> type[MessageLauncher] | None:
     return StatementLauncher if kind == "statements" else GatedLauncher
 
 
-class MessageStep(CapturedStep[MessagePlan, MessageLauncher]):
+class MessageStep(CapturedStep[AnyPlan, MessageLauncher[Any]]):
     """The captured step of a message passing model, which `launcher_of` must know."""
 
     def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device, *, watch: int = 0) -> None:
         super().__init__(model, config, device, watch=watch)
-        kind, launcher = message_kind(model), launcher_of(model)
-        assert kind is not None
+        launcher = launcher_of(model)
         assert launcher is not None
-        self._kind, self._launches = kind, launcher
+        self._launches = launcher
 
-    def prepare(self, table: ProgramTable) -> MessagePlan:  # type: ignore[override]
+    def prepare(self, table: ProgramTable) -> AnyPlan:  # type: ignore[override]
         """The plan of a batch, in page-locked memory."""
-        return MessagePlan.build(self._model.collate(table), self._kind, pinned=True)
+        return make_plan(self._model, self._model.collate(table), pinned=True)
 
-    def _empty(self, capacity: MessageCapacity) -> MessagePlan:
+    def _empty(self, capacity: MessageCapacity | StatementCapacity) -> AnyPlan:
+        if isinstance(capacity, StatementCapacity):
+            return StatementPlan.empty(capacity, self._device)
         return MessagePlan.empty(capacity, self._device)
 
-    def _bytes(self, capacity: MessageCapacity) -> int:
+    def _bytes(self, capacity: MessageCapacity | StatementCapacity) -> int:
         return self._launches.bytes(self._model, self._weights, capacity)
 
-    def _launcher(self, plan: MessagePlan, memory: Tensor) -> MessageLauncher:
+    def _launcher(self, plan: AnyPlan, memory: Tensor) -> MessageLauncher[Any]:
         return self._launches(self._model, self._weights, plan, memory, exact=self._exact)
 
-    def _run(self, plan: MessagePlan, launcher: MessageLauncher) -> None:
+    def _run(self, plan: AnyPlan, launcher: MessageLauncher[Any]) -> None:
         self._update.zero_gradients()
         final = execute(launcher)
         with autocast(self._device, self._half):

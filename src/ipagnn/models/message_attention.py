@@ -7,15 +7,16 @@ from torch import Tensor
 from ipagnn.models import message_attention_triton as attention
 from ipagnn.models import message_triton
 from ipagnn.models.base import ProgramModel
-from ipagnn.models.message_cuda import RowLauncher, Shapes, Tile, blocks, clear, product
+from ipagnn.models.message_cuda import RowLauncher, Shapes, Tile, Tiles, blocks, clear, product
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
 from ipagnn.models.message_rows import KIND_OF_SLOT
 from ipagnn.models.packed_buffers import Weights
 from ipagnn.models.r_gat import RGAT
 
 SLOTS = 4
-SEND_TILE = Tile(128, 128, 32, 8, 4)
-BACKWARD_TILE = Tile(64, 64, 32, 4, 4)
+# The fastest on an H200 at H = 200.
+SEND_TILES = Tiles(Tile(128, 128, 32, 8, 4), Tile(64, 32, 64, 4, 3))
+BACKWARD_TILES = Tiles(Tile(64, 64, 64, 4, 4), Tile(64, 32, 64, 4, 3))
 
 
 class AttentionLauncher(RowLauncher):
@@ -33,7 +34,8 @@ class AttentionLauncher(RowLauncher):
         self.query, self.key = torch.zeros(2, SLOTS, self.hidden, device=device)
         self.bias = torch.zeros(self.hidden, device=device)
         self.kinds = torch.tensor(KIND_OF_SLOT[SLOTS], device=device)
-        send, back, wide = self.tile(SEND_TILE), self.tile(BACKWARD_TILE), self.w_messages.flatten(1)
+        (send, self._send_grid), (back, self._back_grid) = self.tile(SEND_TILES), self.tile(BACKWARD_TILES)
+        wide = self.w_messages.flatten(1)
         h = self.views.get("h", self.views["state"]).view(-1, self.padded)
         self._send = {
             "states": blocks(h, send.M, send.K),
@@ -91,7 +93,7 @@ class AttentionLauncher(RowLauncher):
         state, h = v["state"], v.get("h", v["state"])
         self.start(state, h)
         for step in range(plan.capacity.steps):
-            message_triton.send[(self.tile_blocks,)](
+            message_triton.send[self._send_grid](
                 plan.offsets, step, plan.flags, messages=v["messages"],
                 ALWAYS=True, SLOTS=SLOTS, PARTS=1, P=self.padded, **self._send,
             )  # fmt: skip
@@ -123,7 +125,7 @@ class AttentionLauncher(RowLauncher):
                 plan.targets, self.query, self.key, v["logits"], v["d_logits"], v["d_out"], d_messages, v["s_query"],
                 v["s_key"], **self._heads, num_warps=1,
             )  # fmt: skip
-            attention.send_backward[(self.tile_blocks,)](
+            attention.send_backward[self._back_grid](
                 plan.offsets, step, d_state=v["d_state"], P=padded, **self._send_backward
             )
         lines, back = h.view(-1, padded), self.kinds.argsort()

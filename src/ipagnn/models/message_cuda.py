@@ -27,31 +27,51 @@ Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Block shape of a matrix kernel."""
+    """How a matrix kernel is launched.
+
+    Attributes:
+        M, N, K: Block shape. K need not divide what is summed over.
+        warps, stages: As Triton has them.
+        S: Columns that are worked on at a time after a product, where there is much to do; S divides N.
+        blocks: For each multiprocessor.
+        registers: Most of a thread, so that more blocks fit a multiprocessor.
+    """
 
     M: int
     N: int
     K: int
     warps: int
     stages: int
+    S: int = 32
+    blocks: int = 2
+    registers: int | None = None
 
     def arguments(self, *, exact: bool) -> dict[str, Any]:
-        """As kernels take them; products of float32 need more room, and have less of it."""
+        """As kernels take them."""
         return {
-            "M": self.M, "N": self.N, "K": self.K, "EXACT": exact, "num_warps": self.warps, "num_stages": self.stages
+            "M": self.M, "N": self.N, "K": self.K, "EXACT": exact,
+            "num_warps": self.warps, "num_stages": self.stages, "maxnreg": self.registers,
         }  # fmt: skip
 
 
-SMALL_TILE = Tile(64, 32, 32, 4, 3)
-LARGE_FORWARD = Tile(128, 64, 32, 8, 4)
-LARGE_BACKWARD = Tile(128, 128, 64, 8, 3)
-"""For the LSTM over statements: N are units, of which each has four gates."""
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """For many lines, where blocks should be large, and for few, where all multiprocessors should have one."""
+
+    many: Tile
+    few: Tile
+
+    def choose(self, lines: float, *, exact: bool) -> Tile:
+        """For so many lines at once."""
+        return EXACT_TILE if exact else self.few if lines <= FEW_LINES else self.many
+
+
 EXACT_TILE = Tile(32, 32, 32, 4, 2)
 """For products of float32 in full precision, which Triton takes long to compile in larger tiles."""
-SLICE = 32
-"""Columns of a tile that are worked on at a time after its product."""
 FEW_LINES = 2048
-"""Lines a step up to which the small tile is used, so that all multiprocessors have work."""
+# The fastest on an H200 at H = 200; of the LSTM over statements N are units, of which each has four gates.
+STATEMENT_TILES = Tiles(Tile(128, 64, 32, 8, 4), Tile(64, 32, 32, 4, 3))
+STATEMENT_BACKWARD_TILES = Tiles(Tile(128, 128, 64, 8, 3), Tile(64, 32, 64, 4, 3, S=16))
 
 
 def size_of(shapes: Shapes) -> int:
@@ -96,9 +116,8 @@ class StatementWaves:
         self.buffers = b = Buffers(weights, plan.capacity.statements, 1, memory)
         padded = weights.padded
         self.wide = {"P": padded, "WIDTH": triton.next_power_of_2(padded)}
-        few = plan.capacity.statements <= FEW_LINES * (len(plan.waves) - 1)
-        small = EXACT_TILE if exact else SMALL_TILE if few else None
-        ahead, back = small or LARGE_FORWARD, small or LARGE_BACKWARD
+        lines = plan.capacity.statements / (len(plan.waves) - 1)
+        ahead, back = (x.choose(lines, exact=exact) for x in (STATEMENT_TILES, STATEMENT_BACKWARD_TILES))
         kernel = weights.weights.view(3 * padded, 4 * padded)
         self._forward = {
             "states": blocks(b.h.view(-1, padded), ahead.M, ahead.K),
@@ -110,11 +129,12 @@ class StatementWaves:
             "gradients": blocks(b.gates.view(-1, 4 * padded), back.M, back.K),
             "weights": blocks(kernel, back.N, back.K),
             "P": padded,
-            "S": SLICE,
+            "S": back.S,
             "AFTER": weights.dtype == torch.float32,
             **back.arguments(exact=exact),
         }
-        self._blocks = 2 * multiprocessors(b.h.device)
+        count = multiprocessors(b.h.device)
+        self._forward_grid, self._backward_grid = (ahead.blocks * count,), (back.blocks * count,)
 
     def load(self, table: Tensor, hidden_1: Tensor, input_2: Tensor, hidden_2: Tensor, bias_2: Tensor) -> None:
         """Lay out the weights; the bias of layer 2 becomes the last row of its input kernel."""
@@ -128,7 +148,7 @@ class StatementWaves:
         """All tokens of the statements of a wave of the plan, from plane 0 of the states to plane 4."""
         w, b, plan = self.weights, self.buffers, self.plan
         for token in range(5):
-            statement_forward[(self._blocks,)](
+            statement_forward[self._forward_grid](
                 plan.waves, wave, plan.tokens, w.table, h=b.h, c=b.c, gates=b.gates, capacity=b.rows, WAVE=token,
                 **self._forward,
             )  # fmt: skip
@@ -137,7 +157,7 @@ class StatementWaves:
         """The same backwards, from `d_state` and the gates of the last token."""
         b, plan = self.buffers, self.plan
         for token in (3, 2, 1, 0, -1):
-            statement_backward[(self._blocks,)](
+            statement_backward[self._backward_grid](
                 plan.waves, wave, c=b.c, gates=b.gates, d_state=b.d_state, capacity=b.rows, WAVE=token,
                 **self._backward,
             )  # fmt: skip
@@ -253,12 +273,12 @@ class RowLauncher(MessageLauncher[MessagePlan]):
     ) -> None:
         super().__init__(model, weights, plan, memory, exact=exact)
         self.slots = plan.capacity.slots
-        self.tile_blocks = 4 * multiprocessors(memory.device)
-        self.few = self.parts * plan.capacity.rows <= FEW_LINES * plan.capacity.steps
 
-    def tile(self, tile: Tile) -> Tile:
-        """The block shape for a kernel whose best one for large batches is `tile`."""
-        return EXACT_TILE if self.exact else SMALL_TILE if self.few else tile
+    def tile(self, tiles: Tiles) -> tuple[Tile, tuple[int]]:
+        """The tile for a kernel, and its grid."""
+        lines = self.parts * self.plan.capacity.rows / self.plan.capacity.steps
+        tile = tiles.choose(lines, exact=self.exact)
+        return tile, (tile.blocks * multiprocessors(self.plan.flat.device),)
 
     def start(self, state: Tensor, h: Tensor) -> None:
         """Embed(x_n): run the distinct statements, and hand their states to the rows of step 0. [row, part, P]"""

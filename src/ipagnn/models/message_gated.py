@@ -10,7 +10,7 @@ from ipagnn.models import message_triton_backward as backward_kernels
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.control import InstructionPointer
 from ipagnn.models.execution import GatedUpdate
-from ipagnn.models.message_cuda import SLICE, RowLauncher, Shapes, Tile, blocks, clear, product
+from ipagnn.models.message_cuda import RowLauncher, Shapes, Tile, Tiles, blocks, clear, product
 from ipagnn.models.message_kernels import START
 from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.message_plan import MessageCapacity, MessagePlan
@@ -18,10 +18,11 @@ from ipagnn.models.message_rows import KIND_OF_SLOT
 from ipagnn.models.packed_buffers import Weights
 from ipagnn.models.pointer import EPSILON
 
-SEND_TILE = Tile(128, 128, 32, 8, 4)
-GATED_TILE = Tile(128, 64, 32, 8, 3)
-BACKWARD_TILE = Tile(128, 128, 32, 8, 4)
-ARRIVE_TILE = Tile(128, 128, 32, 8, 4)
+# The fastest on an H200 at H = 200.
+SEND_TILES = Tiles(Tile(128, 128, 32, 8, 4), Tile(64, 32, 64, 4, 3))
+GATED_TILES = Tiles(Tile(128, 64, 32, 8, 3), Tile(64, 32, 64, 4, 3))
+ARRIVE_TILES = Tiles(Tile(128, 128, 32, 8, 4), Tile(64, 32, 64, 4, 3))
+BACKWARD_TILES = Tiles(Tile(128, 128, 32, 8, 4), Tile(64, 32, 64, 4, 3, S=16))
 
 
 class GatedLauncher(RowLauncher):
@@ -53,7 +54,8 @@ class GatedLauncher(RowLauncher):
         gates = v["gates"].view(-1, 4 * padded)
         d_messages = v.get("d_messages", v["messages"]).view(-1, self.slots * padded)
         w_messages, w_input, w_hidden = self.w_messages.flatten(1), self.w_input.flatten(1), self.w_hidden.flatten(1)
-        send, gated, arrive, back = (self.tile(x) for x in (SEND_TILE, GATED_TILE, ARRIVE_TILE, BACKWARD_TILE))
+        (send, self._send_grid), (gated, self._gated_grid) = self.tile(SEND_TILES), self.tile(GATED_TILES)
+        (arrive, self._arrive_grid), (back, self._back_grid) = self.tile(ARRIVE_TILES), self.tile(BACKWARD_TILES)
         tiled: tuple[dict[str, Any], ...] = (
             {"states": blocks(h, send.M, send.K), "weights": blocks(w_messages, send.K, send.N)},
             {
@@ -61,7 +63,7 @@ class GatedLauncher(RowLauncher):
                 "states": blocks(h, gated.M, gated.K),
                 "w_input": blocks(w_input, gated.K, gated.N),
                 "w_hidden": blocks(w_hidden, gated.K, gated.N),
-                "S": SLICE,
+                "S": gated.S,
             },
             {"gradients": blocks(gates, arrive.M, arrive.K), "w_input": blocks(w_input, arrive.N, arrive.K)},
             {
@@ -69,7 +71,7 @@ class GatedLauncher(RowLauncher):
                 "d_sent": blocks(d_messages, back.M, back.K),
                 "w_hidden": blocks(w_hidden, back.N, back.K),
                 "w_messages": blocks(w_messages, back.N, back.K),
-                "S": SLICE,
+                "S": back.S,
             },
         )
         for arguments, tile in zip(tiled, (send, gated, arrive, back), strict=True):
@@ -120,7 +122,7 @@ class GatedLauncher(RowLauncher):
         state, h = v["state"], v.get("h", v["state"])
         self.start(state, h)
         for step in range(plan.capacity.steps):
-            kernels.send[(self.tile_blocks,)](
+            kernels.send[self._send_grid](
                 plan.offsets, step, plan.flags, messages=v["messages"], ALWAYS=False, SLOTS=self.slots, **self._send
             )
             kernels.gather[(self.row_blocks,)](
@@ -128,7 +130,7 @@ class GatedLauncher(RowLauncher):
                 self.w_branch, self.b_branch, v["pointer"], v["decision"], v["scales"], v["x"], EPSILON,
                 **self._rows, num_warps=4,
             )  # fmt: skip
-            kernels.gated_forward[(self.tile_blocks,)](
+            kernels.gated_forward[self._gated_grid](
                 plan.offsets, step, plan.next, plan.arrival_offsets, bias=self.w_input[-1], state=state, h=h,
                 gates=v["gates"], SKIP=self.pointer, **self._gated,
             )  # fmt: skip
@@ -146,7 +148,7 @@ class GatedLauncher(RowLauncher):
         clear(plan.offsets, steps + 1, h.view(1, len(h), -1))
         for step in reversed(range(steps + 1)):
             if step < steps:
-                backward_kernels.arrive_backward[(self.tile_blocks,)](
+                backward_kernels.arrive_backward[self._arrive_grid](
                     plan.offsets, step, plan.arrival_offsets, d_x=v["d_x"], SKIP=self.pointer, **self._arrive
                 )
                 backward_kernels.gather_backward[(self.row_blocks,)](
@@ -154,7 +156,7 @@ class GatedLauncher(RowLauncher):
                     v["messages"], v["x"], v["d_x"], d_messages, v["pointer"], v["decision"], v["scales"],
                     v["d_pointer"], v["d_score"], **self._rows, num_warps=4,
                 )  # fmt: skip
-            backward_kernels.gated_backward[(self.tile_blocks,)](
+            backward_kernels.gated_backward[self._back_grid](
                 plan.offsets, step, plan.next, plan.previous, plan.flags, h=h, gates=v["gates"], d_state=v["d_state"],
                 branch_weight=self.w_branch, d_score=v["d_score"], FIRST=step == 0, POINTER=self.pointer,
                 SLOTS=self.slots, **self._back,

@@ -60,27 +60,31 @@ def _finish_token(  # type: ignore[no-untyped-def]
     gates, table, c, h, saved, plane, inside, begin,
     P: tl.constexpr, M: tl.constexpr, N: tl.constexpr, TABLE: tl.constexpr,
 ):  # fmt: skip
-    """`_finish_units` for N units, which are 32 or 64; pointers are at the tile's first row, before the token."""
+    """`_finish_units` for N units; pointers are at the tile's first row, before the token."""
     if N == UNITS:
-        _finish_units(gates, table, c, h, saved, plane, inside, begin, P, M, TABLE)
+        _finish_units(gates, table, c, h, saved, plane, inside & (begin < P), begin, P, M, TABLE)
     else:
         left, right = halves(gates, M, 4 * N)
-        _finish_units(left, table, c, h, saved, plane, inside, begin, P, M, TABLE)
-        if begin + UNITS < P:
-            _finish_units(right, table, c, h, saved, plane, inside, begin + UNITS, P, M, TABLE)
+        _finish_token(left, table, c, h, saved, plane, inside, begin, P, M, N // 2, TABLE)
+        _finish_token(right, table, c, h, saved, plane, inside, begin + N // 2, P, M, N // 2, TABLE)
 
 
 @triton.jit
 def _gate_products(  # type: ignore[no-untyped-def]
     states, weights, first_row, second_row, weight_row, begin,
-    P: tl.constexpr, LENGTH: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EXACT: tl.constexpr,
+    P: tl.constexpr, PLANES: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """The product of states and weights [M, 4 N]: one plane of states (LENGTH is P), or two side by side (2 P)."""
+    """The product of states and weights [M, 4 N]: one plane of states, or two side by side.
+
+    Where K does not divide P, what a block has beyond the last column is 0.
+    """
     total = tl.zeros((M, 4 * N), tl.float32)
-    for start in range(0, LENGTH, K):
-        early = start < P
-        left = states.load([tl.where(early, first_row, second_row), tl.where(early, start, start - P)])
-        right = weights.load([weight_row + start, 4 * begin])
+    length: tl.constexpr = (P + K - 1) // K * K
+    for start in range(0, PLANES * length, K):
+        early = start < length
+        inner = tl.where(early, start, start - length)
+        left = states.load([tl.where(early, first_row, second_row), inner])
+        right = weights.load([tl.where(early, weight_row, weight_row + P) + inner, 4 * begin])
         total = tl.dot(left, right, total, input_precision="ieee" if EXACT else "tf32")
     return total
 
@@ -112,14 +116,14 @@ def statement_forward(  # type: ignore[no-untyped-def]
         place = base.to(tl.int64) * P
         row = WAVE * capacity + base
         if (tile < tiles) if both else WAVE == 4:  # layer 2, the longer one, goes first
-            total = _gate_products(states, weights, row, row + 4 * capacity, P, begin, P, 2 * P, M, N, K, EXACT)
+            total = _gate_products(states, weights, row, row + 4 * capacity, P, begin, P, 2, M, N, K, EXACT)
             old = (4 + WAVE) * plane + place  # layer 2 after WAVE - 1 tokens
             saved = gates + 4 * (old - plane)
             _finish_token(total, table, c + old, h + old, saved, plane, inside, begin, P, M, N, False)
         else:
             word = tl.load(tokens + (4 * base + WAVE) + 4 * line, mask=inside, other=0)
             entry = table + word[:, None] * (4 * P)
-            total = _gate_products(states, weights, row, row, 0, begin, P, P, M, N, K, EXACT)
+            total = _gate_products(states, weights, row, row, 0, begin, P, 1, M, N, K, EXACT)
             old = WAVE * plane + place
             _finish_token(total, entry, c + old, h + old, gates + 4 * old, plane, inside, begin, P, M, N, True)
 
@@ -174,20 +178,13 @@ def _finish_token_backward(  # type: ignore[no-untyped-def]
     d_h, d_cell, c, saved, plane, inside, begin,
     P: tl.constexpr, M: tl.constexpr, N: tl.constexpr, S: tl.constexpr, AFTER: tl.constexpr,
 ):  # fmt: skip
-    """`_finish_units_backward` for N units in slices of S, which is N, N / 2 or N / 4."""
+    """`_finish_units_backward` for N units in slices of S."""
     if N == S:
         _finish_units_backward(d_h, d_cell, c, saved, plane, inside, begin, P, M, S, AFTER)
     else:
         left, right = halves(d_h, M, N)
-        for side in tl.static_range(2):
-            start = begin + side * (N // 2)
-            half = right if side else left
-            if N // 2 == S:
-                _finish_units_backward(half, d_cell, c, saved, plane, inside, start, P, M, S, AFTER)
-            else:
-                one, other = halves(half, M, N // 2)
-                _finish_units_backward(one, d_cell, c, saved, plane, inside, start, P, M, S, AFTER)
-                _finish_units_backward(other, d_cell, c, saved, plane, inside, start + S, P, M, S, AFTER)
+        _finish_token_backward(left, d_cell, c, saved, plane, inside, begin, P, M, N // 2, S, AFTER)
+        _finish_token_backward(right, d_cell, c, saved, plane, inside, begin + N // 2, P, M, N // 2, S, AFTER)
 
 
 @triton.jit(do_not_specialize=PLAIN)

@@ -4,7 +4,8 @@ The arithmetic is that of `message_rows.py`. As in `packed_triton`: kernels read
 and loop over tiles, so that one CUDA graph serves all batches that fit its buffers; nothing is added up in an order
 that could change (no atomics); H is padded with zeros to P > H, and the last padding column of what is multiplied is 1,
 so that biases are the last rows of weights. Blocks that are multiplied are fetched through tensor descriptors, and what
-follows a product is done in slices of its tile: see `message_statements_triton`.
+follows a product is done in slices of its tile: see `message_statements_triton`. Where blocks do not divide a matrix,
+what they have beyond it is 0.
 
 A state has PARTS parts of P numbers, and every product treats them alike: a *line* is one part of one row. What
 belongs to the update at a row (its gates, what arrives for it) is kept at that row, from which the update starts.
@@ -134,6 +135,26 @@ def _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, 
     tl.store(keep + 3 * P + at, tl.where(goes_on, u, 0.0).to(kind), mask=whole)
 
 
+@triton.jit
+def _update_slices(  # type: ignore[no-untyped-def]
+    n, r, z, u, base, last, inside, target, to, begin, state, h, gates,
+    P: tl.constexpr, M: tl.constexpr, N: tl.constexpr, S: tl.constexpr,
+):  # fmt: skip
+    """`_update` for N units in slices of S."""
+    if N == S:
+        _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, S)
+    else:
+        n, n_right = halves(n, M, N)
+        r, r_right = halves(r, M, N)
+        z, z_right = halves(z, M, N)
+        u, u_right = halves(u, M, N)
+        _update_slices(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, M, N // 2, S)
+        _update_slices(
+            n_right, r_right, z_right, u_right, base, last, inside, target, to, begin + N // 2, state, h, gates,
+            P, M, N // 2, S,
+        )  # fmt: skip
+
+
 @triton.jit(do_not_specialize=PLAIN)
 def gated_forward(  # type: ignore[no-untyped-def]
     offsets, step, following, arrival_offsets, arrived, states, w_input, w_hidden, bias, state, h, gates,
@@ -191,14 +212,4 @@ def gated_forward(  # type: ignore[no-untyped-def]
                 u = tl.dot(a, w_hidden.load([start, 2 * P + begin]), u, input_precision=precision)
         target = tl.load(following + rows, mask=inside, other=-1)
         to = target * PARTS + (base + line) % PARTS - last
-        if N == S:
-            _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, S)
-        else:
-            n, n_right = halves(n, M, N)
-            r, r_right = halves(r, M, N)
-            z, z_right = halves(z, M, N)
-            u, u_right = halves(u, M, N)
-            _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, S)
-            _update(
-                n_right, r_right, z_right, u_right, base, last, inside, target, to, begin + S, state, h, gates, P, S
-            )
+        _update_slices(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, M, N, S)

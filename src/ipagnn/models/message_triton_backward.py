@@ -41,6 +41,29 @@ def _update_backward(  # type: ignore[no-untyped-def]
         tl.store(saved + 3 * P, (d_n * r).to(kind), mask=here)
 
 
+@triton.jit
+def _update_slices_backward(  # type: ignore[no-untyped-def]
+    total, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
+    FIRST: tl.constexpr, POINTER: tl.constexpr, P: tl.constexpr, M: tl.constexpr, N: tl.constexpr, S: tl.constexpr,
+):  # fmt: skip
+    """`_update_backward` for N units in slices of S."""
+    if N == S:
+        _update_backward(
+            total, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
+            FIRST, POINTER, P, S,
+        )  # fmt: skip
+    else:
+        left, right = halves(total, M, N)
+        _update_slices_backward(
+            left, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
+            FIRST, POINTER, P, M, N // 2, S,
+        )  # fmt: skip
+        _update_slices_backward(
+            right, base, before, inside, origin, carried, slope, part, begin + N // 2, h, gates, d_state,
+            branch_weight, FIRST, POINTER, P, M, N // 2, S,
+        )  # fmt: skip
+
+
 @triton.jit(do_not_specialize=PLAIN)
 def gated_backward(  # type: ignore[no-untyped-def]
     offsets, step, following, previous, flags, gradients, d_sent, w_hidden, w_messages, h, gates, d_state,
@@ -83,31 +106,10 @@ def gated_backward(  # type: ignore[no-untyped-def]
         slope = tl.load(d_score + rows, mask=inside, other=0.0) if POINTER else 0.0
         before = 0 if FIRST else tl.load(offsets + step - 1) * PARTS
         origin = part if FIRST else tl.load(previous + rows, mask=inside, other=0) * PARTS + part - before
-        if N == S:
-            _update_backward(
-                total, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
-                FIRST, POINTER, P, S,
-            )  # fmt: skip
-        else:
-            left, right = halves(total, M, N)
-            for side in tl.static_range(2):
-                slice_begin = begin + side * (N // 2)
-                piece = right if side else left
-                if N // 2 == S:
-                    _update_backward(
-                        piece, base, before, inside, origin, carried, slope, part, slice_begin, h, gates, d_state,
-                        branch_weight, FIRST, POINTER, P, S,
-                    )  # fmt: skip
-                else:
-                    one, other = halves(piece, M, N // 2)
-                    _update_backward(
-                        one, base, before, inside, origin, carried, slope, part, slice_begin, h, gates, d_state,
-                        branch_weight, FIRST, POINTER, P, S,
-                    )  # fmt: skip
-                    _update_backward(
-                        other, base, before, inside, origin, carried, slope, part, slice_begin + S, h, gates, d_state,
-                        branch_weight, FIRST, POINTER, P, S,
-                    )  # fmt: skip
+        _update_slices_backward(
+            total, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
+            FIRST, POINTER, P, M, N, S,
+        )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=PLAIN)

@@ -75,6 +75,16 @@ def test_pruning_and_lengths_are_options(run: Run, tmp_path: Path) -> None:
     assert plain["set"] == pruned["set"]
 
 
+def test_the_step_budget_is_an_option(run: Run, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    fits = [
+        json.loads(run("evaluate", folder, "--count", 40, "--lengths", "10", "--json", *more).out)["trace"]["fits"]
+        for more in ([], ["--budget", "2"], ["--budget", "static"])
+    ]
+    plain, twice, enough = (share["count"] for share in fits)
+    assert plain < twice < enough == 40
+
+
 def test_programs_of_your_own(run: Run, weights: Path, tmp_path: Path, is_sentence: Callable[[str], bool]) -> None:
     sources = [format_program(program) for program in test_set("full", 1)]
     file = tmp_path / "programs.jsonl"
@@ -103,6 +113,9 @@ def test_programs_of_your_own(run: Run, weights: Path, tmp_path: Path, is_senten
         (["--programs", "missing.jsonl"], "There is no file or folder missing.jsonl"),
         (["--save"], "--save keeps numbers in a run folder"),
         (["--prune", "0.1"], "line-rnn"),
+        (["--budget", "much"], "--budget is 'much'"),
+        (["--budget", "-1"], "--budget is '-1'"),
+        (["--budget", "2", "--save"], "its own steps"),
     ],
 )
 def test_bad_options(

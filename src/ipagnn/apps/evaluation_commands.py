@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -50,6 +50,13 @@ def evaluate(
         float | None,
         typer.Option(help="Do not follow pointer mass below this. [default: as the model is configured, usually none]"),
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Steps that a model may take: a multiple of T(x) such as `2`, or `static`, enough for the true trace "
+            "by the loop counts in the text. [default: as the model is configured, usually T(x)]"
+        ),
+    ] = None,
     device: Annotated[str, _DEVICE] = "auto",
     save: Annotated[
         bool, typer.Option("--save", help="Keep the numbers as `evaluation.json` in the run folder, for `report`.")
@@ -74,6 +81,9 @@ def evaluate(
     """
     from ipagnn.evaluation import Weights
 
+    changes = _changes(prune, budget)
+    if save and budget is not None:
+        raise ValueError("--save keeps what a model does with its own steps; with --budget, send --json to a file.")
     for i, name in enumerate(weights):
         found = Weights.find(name)
         if save and found.folder is None:
@@ -81,9 +91,9 @@ def evaluate(
                 f"--save keeps numbers in a run folder, and {name} is none; send --json to a file instead."
             )
         if programs is None:
-            summary = _on_test_set(found, task, lengths, count, seed, device, pointer=pointer, prune=prune)
+            summary = _on_test_set(found, task, lengths, count, seed, device, changes, pointer=pointer)
         else:
-            summary = _on_programs(found, task, programs, device, skip_invalid, pointer=pointer, prune=prune)
+            summary = _on_programs(found, task, programs, device, skip_invalid, changes, pointer=pointer)
         if save and found.folder is not None:
             from ipagnn.evaluation.runs import save_evaluation
 
@@ -200,7 +210,7 @@ def report(
         run = read_run(folder.path)
         if run.evaluation is None:
             weights = Weights.find(folder.path)
-            save_evaluation(folder, _on_test_set(weights, None, lengths, count, None, device, pointer=True, prune=None))
+            save_evaluation(folder, _on_test_set(weights, None, lengths, count, None, device, {}, pointer=True))
             run = read_run(folder.path)
         runs.append(run)
     page, table, numbers, picture = write_report(runs, out, load_run)
@@ -219,7 +229,7 @@ def _evaluated(name: str, lengths: str, count: int, device: str) -> "Summary":
         kept = read_run(weights.folder.path).evaluation
         if kept is not None:
             return kept
-    return _on_test_set(weights, None, lengths, count, None, device, pointer=False, prune=None)
+    return _on_test_set(weights, None, lengths, count, None, device, {}, pointer=False)
 
 
 def _one_model(names: list[str] | None, task: str, figure: str) -> "ProgramModel":
@@ -254,13 +264,13 @@ def _on_test_set(
     count: int,
     seed: int | None,
     device: str,
+    changes: dict[str, Any],
     *,
     pointer: bool,
-    prune: float | None,
 ) -> "Summary":
     from ipagnn.evaluation import evaluate_on_test_set, test_recipe
 
-    model = weights.load(**({} if prune is None else {"prune": prune}))
+    model = weights.load(**changes)
     wanted = test_recipe(task or weights.task, _lengths(lengths), count, seed, model.config.grammar)
     with progress(f"Evaluating {weights.name}", "programs", wanted.count) as advance:
         summary = evaluate_on_test_set(model, wanted, device=_device(device), pointer=pointer, progress=advance)
@@ -273,19 +283,36 @@ def _on_programs(
     path: Path,
     device: str,
     skip_invalid: bool,
+    changes: dict[str, Any],
     *,
     pointer: bool,
-    prune: float | None,
 ) -> "Summary":
     from ipagnn.evaluation import ProgramFile, summarise
     from ipagnn.evaluation import evaluate as run
 
-    model = weights.load(**({} if prune is None else {"prune": prune}))
+    model = weights.load(**changes)
     file = ProgramFile(path, task, model.config.grammar, model.config.budget, skip_invalid=skip_invalid)
     with progress(f"Evaluating {weights.name}", "programs", len(file)) as advance:
         evaluation = run(model, file, device=_device(device), pointer=pointer, progress=advance)
     used = {"name": str(path), "task": file.task, "count": file.count, "skipped": file.skipped}
     return {"weights": weights.name} | summarise(evaluation) | {"set": used | {"first_skipped": file.first_skipped}}
+
+
+def _changes(prune: float | None, budget: str | None) -> dict[str, Any]:
+    """What is to differ from the models' own configuration."""
+    from ipagnn.data import StepBudget
+
+    changes: dict[str, Any] = {} if prune is None else {"prune": prune}
+    if budget == "static":
+        changes["budget"] = StepBudget("static")
+    elif budget is not None:
+        try:
+            changes["budget"] = StepBudget(factor=float(budget))
+        except ValueError:
+            raise ValueError(
+                f"--budget is {budget!r}; it must be a positive multiple of T(x), such as 2, or static."
+            ) from None
+    return changes
 
 
 def _device(name: str) -> str:

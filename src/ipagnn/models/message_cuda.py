@@ -6,17 +6,19 @@ from typing import Any, Generic, TypeVar
 
 import torch
 import triton
-from torch import Tensor, nn
+from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from ipagnn.models import message_triton as kernels
 from ipagnn.models import message_triton_backward as backward_kernels
-from ipagnn.models import packed_triton_backward
+from ipagnn.models import packed_triton_backward, packed_triton_weights
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.cell import STATE_PARTS
 from ipagnn.models.message_plan import MessagePlan
 from ipagnn.models.message_statement_plan import StatementPlan
-from ipagnn.models.message_statements_triton import UNITS, statement_backward, statement_forward, table_gradient
+from ipagnn.models.message_statements_triton import UNITS, statement_backward, statement_forward
 from ipagnn.models.packed_buffers import Buffers, Weights
+from ipagnn.models.packed_cuda import multiply
 from ipagnn.models.packed_plan import TOKEN_CHUNK
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
@@ -91,9 +93,9 @@ def lay(shapes: Shapes, memory: Tensor) -> dict[str, Tensor]:
 
 def product(left: Tensor, right: Tensor) -> Tensor:
     """left^T @ right as float32."""
-    if left.dtype == torch.float32:
-        return torch.mm(left.T, right)
-    return torch.mm(left.T, right, out_dtype=torch.float32)
+    result = torch.empty(left.shape[1], right.shape[1], device=left.device)
+    multiply(left.T, right, result)
+    return result
 
 
 def blocks(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
@@ -116,6 +118,8 @@ class StatementWaves:
         self.buffers = b = Buffers(weights, plan.capacity.statements, 1, memory)
         padded = weights.padded
         self.wide = {"P": padded, "WIDTH": triton.next_power_of_2(padded)}
+        self._sizes = {"H": weights.hidden, "UNITS": UNITS.value}
+        self._no_branch = torch.zeros(STATE_PARTS * weights.hidden, 2, device=b.h.device)
         lines = plan.capacity.statements / (len(plan.waves) - 1)
         ahead, back = (x.choose(lines, exact=exact) for x in (STATEMENT_TILES, STATEMENT_BACKWARD_TILES))
         kernel = weights.weights.view(3 * padded, 4 * padded)
@@ -136,13 +140,13 @@ class StatementWaves:
         count = multiprocessors(b.h.device)
         self._forward_grid, self._backward_grid = (ahead.blocks * count,), (back.blocks * count,)
 
-    def load(self, table: Tensor, hidden_1: Tensor, input_2: Tensor, hidden_2: Tensor, bias_2: Tensor) -> None:
-        """Lay out the weights; the bias of layer 2 becomes the last row of its input kernel."""
-        w, size = self.weights, self.weights.hidden
-        w.table.view(len(w.table), -1).copy_(by_units(table, w))
-        for place, kernel in zip(w.weights.flatten(2), (hidden_1, input_2, hidden_2), strict=True):
-            place[:size] = by_units(kernel, w)
-        w.weights[1, -1] = by_units(bias_2[None], w).view(-1, 4)
+    def load(self, *weights: Tensor) -> None:
+        """Take over table, hidden_1, input_2, hidden_2 and bias_2."""
+        w = self.weights
+        packed_triton_weights.load_weights[(3 * w.hidden + 2 + VOCABULARY_SIZE,)](
+            *weights, self._no_branch, self._no_branch, w.table, w.weights, w.branch_weight, w.branch_bias,
+            **self._sizes, **self.wide, num_warps=2,
+        )  # fmt: skip
 
     def forward(self, wave: int) -> None:
         """All tokens of the statements of a wave of the plan, from plane 0 of the states to plane 4."""
@@ -172,35 +176,21 @@ class StatementWaves:
         packed_triton_backward.token_partials[(min(1024, len(b.partials)), columns)](
             plan.chunk_offsets, plan.chunks, plan.order, b.gates, b.partials, b.rows, P4=wide, N=128, M=TOKEN_CHUNK
         )
-        d_table = torch.empty(VOCABULARY_SIZE, 4 * size, device=b.h.device)
-        table_gradient[(VOCABULARY_SIZE, columns)](
-            plan.first_chunk, b.partials, d_table, H=size, P=w.padded, N=128, M=16
+        d_table, d_bias, *d_kernels = (
+            torch.empty(*shape, 4 * size, device=b.h.device) for shape in ((VOCABULARY_SIZE,), (), *[(size,)] * 3)
+        )
+        packed_triton_weights.store_table[(VOCABULARY_SIZE, columns)](
+            plan.first_chunk, b.partials, d_table, P=w.padded, N=128, M=16, **self._sizes
         )
         gates_1, gates_2 = b.gates.view(2, -1, wide)
-
-        def kernel(states: Tensor, gates: Tensor) -> Tensor:
-            return by_gates(product(states.reshape(-1, w.padded), gates), w)
-
-        d_input_2 = kernel(b.h[0, 1:], gates_2)
-        return (
-            d_table,
-            kernel(b.h[0, :4], gates_1)[:size],
-            d_input_2[:size],
-            kernel(b.h[1, :4], gates_2)[:size],
-            d_input_2[-1],
+        d_weights = torch.empty(3, w.padded, wide, device=b.h.device)
+        pairs = (b.h[0, :4], gates_1), (b.h[0, 1:], gates_2), (b.h[1, :4], gates_2)
+        for to, (states, gates) in zip(d_weights, pairs, strict=True):
+            multiply(states.reshape(-1, w.padded).T, gates, to)
+        packed_triton_weights.store_gradients[(3 * size + 1,)](
+            d_weights, *d_kernels, d_bias, **self._sizes, **self.wide, num_warps=2
         )
-
-
-def by_units(kernel: Tensor, weights: Weights) -> Tensor:
-    """Columns as kernels have them, [row, P / 32, 4, 32], from those of a model, [row, 4, H]; both flat."""
-    padded = nn.functional.pad(kernel.view(len(kernel), 4, -1), (0, weights.padded - weights.hidden))
-    by_unit: Tensor = padded.unflatten(2, (-1, UNITS.value)).transpose(1, 2)
-    return by_unit.flatten(1)
-
-
-def by_gates(kernel: Tensor, weights: Weights) -> Tensor:
-    """The reverse of `by_units`."""
-    return kernel.view(len(kernel), -1, 4, UNITS.value).transpose(1, 2).flatten(2)[:, :, : weights.hidden].flatten(1)
+        return d_table, *d_kernels, d_bias
 
 
 def clear(offsets: Tensor, step: int, values: Tensor) -> None:
@@ -285,13 +275,9 @@ class RowLauncher(MessageLauncher[MessagePlan]):
         b, plan = self.waves.buffers, self.plan
         b.h[:, 0], b.c[:, 0] = 0, 0
         self.waves.forward(0)
-        ends = [b.c[0, 4].float(), b.h[0, 4].float(), b.c[1, 4].float(), b.h[1, 4].float()][-self.parts :]
-        states = torch.stack(ends, dim=1)  # [statement, part, P]
-        states[:, :, self.hidden :] = 0
-        states[:, :, -1] = 1
-        state[: plan.capacity.nodes] = states[plan.statement]
-        if h is not state:
-            h[: plan.capacity.nodes] = state[: plan.capacity.nodes]
+        kernels.start[(self.row_blocks,)](
+            plan.offsets, plan.statement, b.h, b.c, state, h, b.rows, H=self.hidden, PARTS=self.parts, **self.waves.wide
+        )
 
     def start_backward(self, d_rows: Tensor) -> tuple[Tensor, ...]:
         """The gradients of the LSTM, from those of the rows of step 0."""

@@ -240,22 +240,3 @@ def statement_backward(  # type: ignore[no-untyped-def]
                 )
             else:
                 tl.store(d_state + 3 * plane + at, d_h, mask=fits)
-
-
-@triton.jit
-def table_gradient(first_chunk, partials, to, H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, M: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The gradient of the table [token, 4, H]: sums over chunks of equal tokens, added up by token in order.
-
-    partials: [chunk, P / 32, 4, 32], of `packed_triton_backward.token_partials`; first_chunk: [token + 1].
-    """
-    token = tl.program_id(0)
-    column = tl.program_id(1) * N + tl.arange(0, N)
-    unit = column // (4 * UNITS) * UNITS + column % UNITS
-    last = tl.load(first_chunk + token + 1)
-    total = tl.zeros((M, N), tl.float32)
-    for start in range(tl.load(first_chunk + token), last, M):
-        chunk = start + tl.arange(0, M)
-        at = partials + chunk[:, None] * (4 * P) + column[None, :]
-        total += tl.load(at, mask=(chunk < last)[:, None] & (unit < H)[None, :], other=0.0)
-    to += token * (4 * H) + column // UNITS % 4 * H + unit
-    tl.store(to, tl.sum(total, axis=0), mask=unit < H)

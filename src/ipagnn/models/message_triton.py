@@ -16,9 +16,32 @@ import triton.language as tl
 
 from ipagnn.models import message_kernels
 from ipagnn.models.message_statements_triton import halves
-from ipagnn.models.packed_triton import PLAIN, sigmoid, tanh
+from ipagnn.models.packed_triton import PLAIN, load_state, sigmoid, tanh
 
 DECIDES, EXIT = tl.constexpr(message_kernels.DECIDES), tl.constexpr(message_kernels.EXIT)
+
+
+@triton.jit(do_not_specialize=PLAIN)
+def start(  # type: ignore[no-untyped-def]
+    offsets, statement, statement_h, statement_c, state, h, capacity,
+    H: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Hand the states after their statements to the rows of step 0: all four parts of them, or the last alone.
+
+    statement_h, statement_c are the h and c of `message_statements_triton`; `state` and h have what the others have.
+    """
+    column = tl.arange(0, WIDTH)
+    plane = capacity.to(tl.int64) * P
+    for row in range(tl.program_id(0), tl.load(offsets + 1), tl.num_programs(0)):
+        at = 4 * plane + tl.load(statement + row).to(tl.int64) * P + column
+        c1, h1, c2, h2 = load_state(statement_h, statement_c, at, plane, column < H)
+        for part in tl.static_range(4 - PARTS, 4):
+            value = c1 if part == 0 else h1 if part == 1 else c2 if part == 2 else h2
+            value = tl.where(column == P - 1, 1.0, value)
+            to = (row * PARTS + (part - (4 - PARTS))) * P + column
+            tl.store(state + to, value, mask=column < P)
+            if h.dtype.element_ty != tl.float32:
+                tl.store(h + to, value.to(h.dtype.element_ty), mask=column < P)
 
 
 @triton.jit(do_not_specialize=PLAIN)

@@ -10,11 +10,12 @@ from ipagnn.models.packed_triton import PLAIN
 def load_weights(  # type: ignore[no-untyped-def]
     table, hidden_1, input_2, hidden_2, bias_2, branch, branch_bias,
     to_table, to_weights, to_branch, to_branch_bias,
-    H: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr,
+    H: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr = 1,
 ):  # fmt: skip
     """A row of a kernel, of the token table, or the branch layer: see `packed_buffers.Weights` for where it goes.
 
-    Programs: 3 H rows of kernels, layer 2's bias, the branch layer, the rows of the table. What pads stays 0.
+    Programs: 3 H rows of kernels, layer 2's bias, the branch layer, the rows of the table. What pads stays 0. Columns
+    become [P / UNITS, 4, UNITS].
     """
     row = tl.program_id(0)
     if row == 3 * H + 1:
@@ -41,15 +42,16 @@ def load_weights(  # type: ignore[no-untyped-def]
             source = table + (row - 3 * H - 2) * (4 * H)
             to = to_table + (row - 3 * H - 2) * (4 * P)
         column = tl.arange(0, 4 * WIDTH)
-        inside = column < 4 * H
-        four = tl.load(source + (column % 4) * H + column // 4, mask=inside)
-        tl.store(to + column, four.to(to_weights.dtype.element_ty), mask=inside)
+        unit = column // (4 * UNITS) * UNITS + column % UNITS
+        four = tl.load(source + column // UNITS % 4 * H + unit, mask=unit < H)
+        tl.store(to + column, four.to(to_weights.dtype.element_ty), mask=unit < H)
 
 
 @triton.jit
 def store_gradients(  # type: ignore[no-untyped-def]
-    d_weights, to_hidden_1, to_input_2, to_hidden_2, to_bias_2, H: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr
-):
+    d_weights, to_hidden_1, to_input_2, to_hidden_2, to_bias_2,
+    H: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr = 1,
+):  # fmt: skip
     """The reverse of `load_weights` for the gradients of kernels and of layer 2's bias; as many programs."""
     row = tl.program_id(0)
     if row < H:
@@ -65,24 +67,27 @@ def store_gradients(  # type: ignore[no-untyped-def]
         source = d_weights + (2 * P - 1) * (4 * P)
         to = to_bias_2
     column = tl.arange(0, 4 * WIDTH)
-    inside = column < 4 * H
-    four = tl.load(source + column, mask=inside)
-    tl.store(to + (column % 4) * H + column // 4, four, mask=inside)
+    unit = column // (4 * UNITS) * UNITS + column % UNITS
+    four = tl.load(source + column, mask=unit < H)
+    tl.store(to + column // UNITS % 4 * H + unit, four, mask=unit < H)
 
 
 @triton.jit
-def store_table(first_chunk, partials, to, H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, M: tl.constexpr):  # type: ignore[no-untyped-def]
+def store_table(  # type: ignore[no-untyped-def]
+    first_chunk, partials, to,
+    H: tl.constexpr, P: tl.constexpr, N: tl.constexpr, M: tl.constexpr, UNITS: tl.constexpr = 1,
+):  # fmt: skip
     """Sums of layer 1's gate gradients over chunks of equal tokens (`token_partials`), added up by token in order."""
     token = tl.program_id(0)
     column = tl.program_id(1) * N + tl.arange(0, N)
-    inside = column < 4 * H
+    unit = column // (4 * UNITS) * UNITS + column % UNITS
     last = tl.load(first_chunk + token + 1)
     total = tl.zeros((M, N), tl.float32)
     for start in range(tl.load(first_chunk + token), last, M):
         chunk = start + tl.arange(0, M)
         at = partials + chunk[:, None] * (4 * P) + column[None, :]
-        total += tl.load(at, mask=(chunk < last)[:, None] & inside[None, :], other=0.0)
-    tl.store(to + token * (4 * H) + (column % 4) * H + column // 4, tl.sum(total, axis=0), mask=inside)
+        total += tl.load(at, mask=(chunk < last)[:, None] & (unit < H)[None, :], other=0.0)
+    tl.store(to + token * (4 * H) + column // UNITS % 4 * H + unit, tl.sum(total, axis=0), mask=unit < H)
 
 
 @triton.jit(do_not_specialize=PLAIN)

@@ -34,6 +34,7 @@ class AttentionLauncher(RowLauncher):
         self.query, self.key = torch.zeros(2, SLOTS, self.hidden, device=device)
         self.bias = torch.zeros(self.hidden, device=device)
         self.kinds = torch.tensor(KIND_OF_SLOT[SLOTS], device=device)
+        self.slot_of_kind = self.kinds.argsort()
         (send, self._send_grid), (back, self._back_grid) = self.tile(SEND_TILES), self.tile(BACKWARD_TILES)
         wide = self.w_messages.flatten(1)
         h = self.views.get("h", self.views["state"]).view(-1, self.padded)
@@ -128,7 +129,7 @@ class AttentionLauncher(RowLauncher):
             attention.send_backward[self._back_grid](
                 plan.offsets, step, d_state=v["d_state"], P=padded, **self._send_backward
             )
-        lines, back = h.view(-1, padded), self.kinds.argsort()
+        lines, back = h.view(-1, padded), self.slot_of_kind
         d_kernel = product(lines, d_messages.view(-1, SLOTS * padded)).view(padded, SLOTS, padded)[:size, :, :size]
         return (
             *self.start_backward(v["d_state"]),

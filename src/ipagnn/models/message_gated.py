@@ -43,6 +43,7 @@ class GatedLauncher(RowLauncher):
         self.b_branch = torch.zeros(1, device=device)
         self.kinds = torch.tensor(KIND_OF_SLOT[slots], device=device)
         self.order = torch.tensor([2, 0, 1], device=device)  # n, r, z, of a GRU's r, z, n
+        self.slot_of_kind, self.back = self.kinds.argsort(), self.order.argsort()
         self._rows = {"POINTER": self.pointer, "NORMALISE": normalise, "SLOTS": slots, "PARTS": self.parts}
         self._rows |= self.waves.wide
         self._send, self._gated, self._arrive, self._back = self._tiled(exact=exact)
@@ -165,13 +166,12 @@ class GatedLauncher(RowLauncher):
         d_weight = product(lines, d_messages.view(-1, self.slots * padded)).view(padded, self.slots, padded)[..., :size]
         d_input = product(v["x"].view(-1, padded), gates[:, : 3 * padded]).view(padded, 3, padded)[..., :size]
         d_hidden = product(lines, gates[:, padded:]).view(padded, 3, padded)[:size, :, :size]
-        back = self.order.argsort()
         gradients = [
-            d_weight[:size].transpose(0, 1)[self.kinds.argsort()],
-            d_weight[-1][self.kinds.argsort()],
-            d_input[:size][:, back].reshape(size, 3 * size),
+            d_weight[:size].transpose(0, 1)[self.slot_of_kind],
+            d_weight[-1][self.slot_of_kind],
+            d_input[:size][:, self.back].reshape(size, 3 * size),
             d_hidden.reshape(size, 3 * size),
-            d_input[-1][back].reshape(3 * size),
+            d_input[-1][self.back].reshape(3 * size),
         ]
         if self.pointer:
             score = v["d_score"][:, None].to(h.dtype)

@@ -42,9 +42,9 @@ def load_weights(  # type: ignore[no-untyped-def]
             source = table + (row - 3 * H - 2) * (4 * H)
             to = to_table + (row - 3 * H - 2) * (4 * P)
         column = tl.arange(0, 4 * WIDTH)
-        unit = column // (4 * UNITS) * UNITS + column % UNITS
-        four = tl.load(source + column // UNITS % 4 * H + unit, mask=unit < H)
-        tl.store(to + column, four.to(to_weights.dtype.element_ty), mask=unit < H)
+        owner = column // (4 * UNITS) * UNITS + column % UNITS
+        four = tl.load(source + column // UNITS % 4 * H + owner, mask=owner < H)
+        tl.store(to + column, four.to(to_weights.dtype.element_ty), mask=owner < H)
 
 
 @triton.jit

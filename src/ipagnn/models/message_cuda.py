@@ -1,7 +1,7 @@
 """Message passing on a CUDA GPU: buffers, launches and gradients around the kernels of `message_triton*`."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -63,9 +63,12 @@ class Tiles:
     many: Tile
     few: Tile
 
-    def choose(self, lines: float, *, exact: bool) -> Tile:
-        """For so many lines at once."""
-        return EXACT_TILE if exact else self.few if lines <= FEW_LINES else self.many
+    def choose(self, lines: float, dtype: torch.dtype, *, exact: bool) -> Tile:
+        """For so many lines at once, of numbers of this kind."""
+        if exact:
+            return EXACT_TILE
+        tile = self.few if lines <= FEW_LINES else self.many
+        return tile if dtype == torch.bfloat16 else replace(tile, K=tile.K // 2)  # the same room in shared memory
 
 
 EXACT_TILE = Tile(32, 32, 32, 4, 2)
@@ -121,7 +124,7 @@ class StatementWaves:
         self._sizes = {"H": weights.hidden, "UNITS": UNITS.value}
         self._no_branch = torch.zeros(STATE_PARTS * weights.hidden, 2, device=b.h.device)
         lines = plan.capacity.statements / (len(plan.waves) - 1)
-        ahead, back = (x.choose(lines, exact=exact) for x in (STATEMENT_TILES, STATEMENT_BACKWARD_TILES))
+        ahead, back = (x.choose(lines, weights.dtype, exact=exact) for x in (STATEMENT_TILES, STATEMENT_BACKWARD_TILES))
         kernel = weights.weights.view(3 * padded, 4 * padded)
         self._forward = {
             "states": blocks(b.h.view(-1, padded), ahead.M, ahead.K),
@@ -267,7 +270,7 @@ class RowLauncher(MessageLauncher[MessagePlan]):
     def tile(self, tiles: Tiles) -> tuple[Tile, tuple[int]]:
         """The tile for a kernel, and its grid."""
         lines = self.parts * self.plan.capacity.rows / self.plan.capacity.steps
-        tile = tiles.choose(lines, exact=self.exact)
+        tile = tiles.choose(lines, self.weights.dtype, exact=self.exact)
         return tile, (tile.blocks * multiprocessors(self.plan.flat.device),)
 
     def start(self, state: Tensor, h: Tensor) -> None:

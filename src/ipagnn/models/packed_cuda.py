@@ -127,19 +127,20 @@ class Launcher:
         kernels.aggregate[(plan.capacity.programs if exits else self._row_blocks,)](
             plan.offsets, step, plan.arrival_offsets, plan.arrivals, plan.branches, w.branch_weight, w.branch_bias,
             b.pointer, b.decision, b.h, b.c, b.rows, b.final, b.final_mass, plan.capacity.programs, EPSILON,
-            EXITS=exits, E=4 if exits else 1, **self._flags, num_warps=4 if exits else 2,
+            EXITS=exits, **self._flags, num_warps=2,
         )  # fmt: skip
 
     def backward(self, d_final: Tensor, gradients: Parameters, side: torch.cuda.Stream) -> None:
         """From the gradient of the final states [program, 4 H] to those of the weights.
 
-        Those of the token table and the branch layer are computed on another stream, side by side with the others.
+        That of the token table is computed on another stream: what depends on it follows there, side by side with the
+        others.
         """
-        b, device = self.buffers, self.buffers.h.device
+        b = self.buffers
         weight_kernels.begin_backward[(self.plan.capacity.programs,)](
             b.final, d_final, b.d_final, b.along_final, **self._sizes, num_warps=2
         )
-        main = torch.cuda.current_stream(device)
+        main = torch.cuda.current_stream(b.h.device)
         side.wait_stream(main)
         with torch.cuda.stream(side):  # while the backward pass leaves multiprocessors idle
             weight_kernels.clear_tail[(64, 18)](*self._total, b.h, b.gates, b.rows, **self._wide)
@@ -147,11 +148,11 @@ class Launcher:
         main.wait_stream(side)
         side.wait_stream(main)
         with torch.cuda.stream(side):
-            self._sums_over_rows(gradients)
+            self._table_gradient(gradients)
         self._weight_gradients(gradients)
+        self._branch_gradient(gradients)
 
-    def _sums_over_rows(self, gradients: Parameters) -> None:
-        """Gradients of the token table and the branch layer."""
+    def _table_gradient(self, gradients: Parameters) -> None:
         w, b, plan = self.weights, self.buffers, self.plan
         wide, columns = 4 * w.padded, triton.cdiv(4 * w.padded, 128)
         backward_kernels.token_partials[(min(1024, len(b.partials)), columns)](
@@ -160,6 +161,9 @@ class Launcher:
         weight_kernels.store_table[(VOCABULARY_SIZE, columns)](
             plan.first_chunk, b.partials, gradients.table, H=w.hidden, P=w.padded, N=128, M=16
         )
+
+    def _branch_gradient(self, gradients: Parameters) -> None:
+        w, b = self.weights, self.buffers
         weight_kernels.branch_shares[(BRANCH_SHARES, 4)](
             *self._total, b.h, b.c, b.d_score, self._d_branch, self._d_branch_bias, b.rows,
             P=w.padded, N=self._wide["WIDTH"], M=16,

@@ -12,8 +12,8 @@ from ipagnn.models.packed_plan import Plan
 
 MOST_BLOCKS = 8
 """Largest cluster of blocks that every Hopper GPU runs."""
-PROGRAMS_ALONE = 5
-"""Programs up to which a cluster runs them as one group."""
+PROGRAMS_ALONE = 9
+"""Programs up to which a cluster runs them as one group (measured on an H200: yes at batch 128, no at 256)."""
 _HOPPER = (9, 0)
 
 

@@ -12,6 +12,7 @@ from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
 TOKEN_CHUNK = 64
 """Most occurrences of a token that are summed at once."""
+MANY_ROWS = 8192
 ROW_CHUNK = 16
 """Rows of a group and step that the slower of the kernels for many groups, the backward one, takes at a time."""
 
@@ -42,12 +43,14 @@ class Capacity:
     def of(batch: Batch, groups: int = 1) -> "Capacity":
         """Room for a batch, rounded up so that many batches share one.
 
-        Rows by up to 19%, steps to a multiple of 4, or of 32 where steps that are not there cost nothing.
+        Rows by up to 19%, or 9% where there are many, as products run over all that there is room for; steps to a
+        multiple of 4, or of 32 where steps that are not there cost nothing.
         """
         assert batch.rows is not None
         rows, steps = len(batch.rows), len(batch.rows.step_offsets) - 1
         unit = 4 if groups == 1 else 32
-        return Capacity(roomy(rows, 4), len(batch), unit * -(-steps // unit), groups)
+        room = roomy(rows, 8 if rows > MANY_ROWS else 4)
+        return Capacity(room, len(batch), unit * -(-steps // unit), groups)
 
     def sizes(self) -> dict[str, int]:
         """Numbers in each field of a plan, in the order in which they lie in its flat tensor."""

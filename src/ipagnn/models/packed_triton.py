@@ -156,28 +156,15 @@ def store_state(h, c, at, plane, inside, c1, h1, c2, h2):  # type: ignore[no-unt
     tl.store(h + 5 * plane + at, h2.to(kind), mask=inside)
 
 
-@triton.jit
-def _edge_weights(codes, source, inside, score, branches, pointer, decision, HARD: tl.constexpr):  # type: ignore[no-untyped-def]
-    """p·b of edges, from the scores of their sources' state proposals; keeps the decisions."""
-    true = sigmoid(score)
-    tl.store(decision + source, true, mask=inside)
-    if HARD:
-        true = tl.where(true >= 0.5, 1.0, 0.0)
-    true = tl.where(tl.load(branches + source, mask=inside, other=0) != 0, true, 1.0)
-    return tl.load(pointer + source, mask=inside, other=0.0) * tl.where(codes % 2 == 0, true, 1.0 - true)
-
-
 @triton.jit(do_not_specialize=PLAIN)
 def aggregate(  # type: ignore[no-untyped-def]
     offsets, step, arrival_offsets, arrivals, branches, branch_weight, branch_bias, pointer, decision,
     h, c, capacity, final, final_mass, programs, eps,
     EXITS: tl.constexpr, NORMALISE: tl.constexpr, HARD: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr,
-    E: tl.constexpr,
 ):  # fmt: skip
     """Equations 4 to 6 by destination: state and pointer mass that arrive at the rows of `step`, or at the exits.
 
-    Every arrival's branch decision is computed from its source's state proposal, which is read here anyway; E arrivals
-    at a time, so that their loads overlap.
+    Every arrival's branch decision is computed from its source's state proposal, which is read here anyway.
     `branch_weight` [4, P] and `branch_bias` [1] are differences (true minus false): a softmax of two is a sigmoid.
     """
     column = tl.arange(0, WIDTH)
@@ -193,41 +180,40 @@ def aggregate(  # type: ignore[no-untyped-def]
         count = tl.load(offsets + step + 1) - first
     for index in range(tl.program_id(0), count, tl.num_programs(0)):
         destination = first + index
-        masses = tl.zeros((E,), tl.float32)
-        s_c1 = tl.zeros((E, WIDTH), tl.float32)
-        s_h1 = tl.zeros((E, WIDTH), tl.float32)
-        s_c2 = tl.zeros((E, WIDTH), tl.float32)
-        s_h2 = tl.zeros((E, WIDTH), tl.float32)
-        last = tl.load(arrival_offsets + destination + 1)
-        for start in range(tl.load(arrival_offsets + destination), last, E):
-            edges = start + tl.arange(0, E)
-            codes = tl.load(arrivals + edges, mask=edges < last, other=0)
-            source = (codes // 2).to(tl.int64)
-            at = 4 * plane + source[:, None] * P + column[None, :]
-            a_c1, a_h1, a_c2, a_h2 = load_state(h, c, at, plane, (edges < last)[:, None] & inside[None, :])
-            score = tl.sum(a_c1 * w_c1 + a_h1 * w_h1 + a_c2 * w_c2 + a_h2 * w_h2, axis=1) + bias
-            weight = _edge_weights(codes, source, edges < last, score, branches, pointer, decision, HARD)
-            masses += weight
-            s_c1 += weight[:, None] * a_c1
-            s_h1 += weight[:, None] * a_h1
-            s_c2 += weight[:, None] * a_c2
-            s_h2 += weight[:, None] * a_h2
-        mass = tl.sum(masses, axis=0)
+        mass = 0.0
+        s_c1 = tl.zeros((WIDTH,), tl.float32)
+        s_h1 = tl.zeros((WIDTH,), tl.float32)
+        s_c2 = tl.zeros((WIDTH,), tl.float32)
+        s_h2 = tl.zeros((WIDTH,), tl.float32)
+        for edge in range(tl.load(arrival_offsets + destination), tl.load(arrival_offsets + destination + 1)):
+            code = tl.load(arrivals + edge)
+            source = (code // 2).to(tl.int64)
+            a_c1, a_h1, a_c2, a_h2 = load_state(h, c, 4 * plane + source * P + column, plane, inside)
+            branching = tl.load(branches + source) != 0
+            score = tl.sum(a_c1 * w_c1 + a_h1 * w_h1 + a_c2 * w_c2 + a_h2 * w_h2) + bias
+            true = sigmoid(score)
+            tl.store(decision + source, true)
+            if HARD:
+                true = tl.where(true >= 0.5, 1.0, 0.0)
+            true = tl.where(branching, true, 1.0)
+            weight = tl.load(pointer + source) * tl.where(code % 2 == 0, true, 1.0 - true)
+            mass += weight
+            s_c1 += weight * a_c1
+            s_h1 += weight * a_h1
+            s_c2 += weight * a_c2
+            s_h2 += weight * a_h2
         scale = tl.where(mass > 0, 1.0 / (mass + eps), 1.0) if NORMALISE else 1.0
-        c1 = tl.sum(s_c1, axis=0) * scale
-        h1 = tl.sum(s_h1, axis=0) * scale
-        c2 = tl.sum(s_c2, axis=0) * scale
-        h2 = tl.sum(s_h2, axis=0) * scale
         if EXITS:
-            at_exit = final + index * (4 * P) + column
+            at = final + index * (4 * P) + column
             tl.store(final_mass + index, mass)
-            tl.store(at_exit, c1, mask=inside)
-            tl.store(at_exit + P, h1, mask=inside)
-            tl.store(at_exit + 2 * P, c2, mask=inside)
-            tl.store(at_exit + 3 * P, h2, mask=inside)
+            tl.store(at, s_c1 * scale, mask=inside)
+            tl.store(at + P, s_h1 * scale, mask=inside)
+            tl.store(at + 2 * P, s_c2 * scale, mask=inside)
+            tl.store(at + 3 * P, s_h2 * scale, mask=inside)
         else:
             tl.store(pointer + destination, mass)
-            store_state(h, c, destination * P + column, plane, inside, c1, h1, c2, h2)
+            at_row = destination * P + column
+            store_state(h, c, at_row, plane, inside, s_c1 * scale, s_h1 * scale, s_c2 * scale, s_h2 * scale)
 
 
 @triton.jit(do_not_specialize=PLAIN)

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_BLOCK = 2048
+_BLOCK = 1024
 _PARTS = 256
 """Programs that sum a share of the squares each."""
 

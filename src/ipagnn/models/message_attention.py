@@ -14,9 +14,8 @@ from ipagnn.models.packed_buffers import Weights
 from ipagnn.models.r_gat import RGAT
 
 SLOTS = 4
-# The fastest on an H200 at H = 200.
-SEND_TILES = Tiles(Tile(128, 128, 32, 8, 4), Tile(64, 32, 64, 4, 3))
-BACKWARD_TILES = Tiles(Tile(64, 64, 64, 4, 4), Tile(64, 32, 64, 4, 3))
+SEND_TILES = Tiles(Tile(128, 128, 64, 8, 3), Tile(64, 32, 64, 4, 3))
+BACKWARD_TILES = Tiles(Tile(64, 128, 64, 4, 3), Tile(64, 32, 64, 4, 3))
 
 
 class AttentionLauncher(RowLauncher):

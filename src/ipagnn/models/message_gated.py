@@ -18,11 +18,10 @@ from ipagnn.models.message_rows import KIND_OF_SLOT
 from ipagnn.models.packed_buffers import Weights
 from ipagnn.models.pointer import EPSILON
 
-# The fastest on an H200 at H = 200.
-SEND_TILES = Tiles(Tile(128, 128, 32, 8, 4), Tile(64, 32, 64, 4, 3))
-GATED_TILES = Tiles(Tile(128, 64, 32, 8, 3), Tile(64, 32, 64, 4, 3))
-ARRIVE_TILES = Tiles(Tile(128, 128, 32, 8, 4), Tile(64, 32, 64, 4, 3))
-BACKWARD_TILES = Tiles(Tile(128, 128, 32, 8, 4), Tile(64, 32, 64, 4, 3, S=16))
+SEND_TILES = Tiles(Tile(128, 128, 64, 8, 3), Tile(64, 32, 64, 4, 3))
+GATED_TILES = Tiles(Tile(128, 32, 32, 8, 3, registers=128), Tile(64, 32, 64, 4, 3))
+ARRIVE_TILES = Tiles(Tile(128, 128, 64, 8, 3), Tile(64, 32, 64, 4, 3))
+BACKWARD_TILES = Tiles(Tile(128, 128, 64, 8, 3, S=16, registers=128), Tile(64, 32, 64, 4, 3, S=16))
 
 
 class GatedLauncher(RowLauncher):

@@ -146,11 +146,13 @@ def _back_products(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _finish_units_backward(  # type: ignore[no-untyped-def]
-    d_h, d_cell, c, saved, plane, inside, begin, P: tl.constexpr, M: tl.constexpr, S: tl.constexpr, AFTER: tl.constexpr
-):
+    d_h, d_cell, c, saved, plane, inside, begin,
+    P: tl.constexpr, M: tl.constexpr, S: tl.constexpr, LAST: tl.constexpr, AFTER: tl.constexpr,
+):  # fmt: skip
     """The gates' arithmetic backwards for S units: replaces gates by their gradients, d_cell by that before the token.
 
-    With AFTER the cell state after the token is read, without it is computed again from the gates as they were kept.
+    At the LAST token d_h comes from outside too: it lies one plane after d_cell. With AFTER the cell state after the
+    token is read, without it is computed again from the gates as they were kept.
     """
     line = tl.arange(0, M)[:, None]
     units = begin + tl.arange(0, S)[None, :]
@@ -163,6 +165,8 @@ def _finish_units_backward(  # type: ignore[no-untyped-def]
     cell_at = line * P + units
     before = tl.load(c + cell_at, mask=fits, other=0.0)
     after = tl.load(c + plane + cell_at, mask=fits, other=0.0) if AFTER else f * before + i * g
+    if LAST:
+        d_h += tl.load(d_cell + plane + cell_at, mask=fits, other=0.0)
     shape = tanh(after)
     d_c = tl.load(d_cell + cell_at, mask=fits, other=0.0) + d_h * o * (1.0 - shape * shape)
     kind = saved.dtype.element_ty
@@ -176,15 +180,15 @@ def _finish_units_backward(  # type: ignore[no-untyped-def]
 @triton.jit
 def _finish_token_backward(  # type: ignore[no-untyped-def]
     d_h, d_cell, c, saved, plane, inside, begin,
-    P: tl.constexpr, M: tl.constexpr, N: tl.constexpr, S: tl.constexpr, AFTER: tl.constexpr,
+    P: tl.constexpr, M: tl.constexpr, N: tl.constexpr, S: tl.constexpr, LAST: tl.constexpr, AFTER: tl.constexpr,
 ):  # fmt: skip
     """`_finish_units_backward` for N units in slices of S."""
     if N == S:
-        _finish_units_backward(d_h, d_cell, c, saved, plane, inside, begin, P, M, S, AFTER)
+        _finish_units_backward(d_h, d_cell, c, saved, plane, inside, begin, P, M, S, LAST, AFTER)
     else:
         left, right = halves(d_h, M, N)
-        _finish_token_backward(left, d_cell, c, saved, plane, inside, begin, P, M, N // 2, S, AFTER)
-        _finish_token_backward(right, d_cell, c, saved, plane, inside, begin + N // 2, P, M, N // 2, S, AFTER)
+        _finish_token_backward(left, d_cell, c, saved, plane, inside, begin, P, M, N // 2, S, LAST, AFTER)
+        _finish_token_backward(right, d_cell, c, saved, plane, inside, begin + N // 2, P, M, N // 2, S, LAST, AFTER)
 
 
 @triton.jit(do_not_specialize=PLAIN)
@@ -219,7 +223,6 @@ def statement_backward(  # type: ignore[no-untyped-def]
         if tile < tiles:  # layer 1, the longer one, goes first
             if WAVE == 3:
                 d_h = _back_products(gradients, weights, upper, upper, P, P, begin, P, 4 * P, M, N, K, EXACT)
-                d_h += tl.load(d_state + plane + at, mask=fits, other=0.0)
             elif WAVE >= 0:
                 d_h = _back_products(gradients, weights, upper, later, P, 0, begin, P, 8 * P, M, N, K, EXACT)
             else:
@@ -227,7 +230,8 @@ def statement_backward(  # type: ignore[no-untyped-def]
             if WAVE >= 0:
                 old = WAVE * plane + place
                 saved = gates + 4 * old
-                _finish_token_backward(d_h, d_state + place, c + old, saved, plane, inside, begin, P, M, N, S, AFTER)
+                d_cell = d_state + place
+                _finish_token_backward(d_h, d_cell, c + old, saved, plane, inside, begin, P, M, N, S, WAVE == 3, AFTER)
             else:
                 tl.store(d_state + plane + at, d_h, mask=fits)
         else:
@@ -235,8 +239,7 @@ def statement_backward(  # type: ignore[no-untyped-def]
             if WAVE >= 1:
                 old = (4 + WAVE) * plane + place  # layer 2 before token WAVE - 1
                 saved = gates + 4 * (old - plane)
-                _finish_token_backward(
-                    d_h, d_state + 2 * plane + place, c + old, saved, plane, inside, begin, P, M, N, S, AFTER
-                )
+                d_cell = d_state + 2 * plane + place
+                _finish_token_backward(d_h, d_cell, c + old, saved, plane, inside, begin, P, M, N, S, False, AFTER)
             else:
                 tl.store(d_state + 3 * plane + at, d_h, mask=fits)

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from ipagnn.models.packed_triton import PLAIN, apart, load_four, load_state, store_state, tanh, together
+from ipagnn.models.packed_triton import PLAIN, apart, load_four, load_state, tanh, together
 
 
 @triton.jit
@@ -212,31 +212,3 @@ def token_partials(  # type: ignore[no-untyped-def]
         at = (place % 4)[:, None] * plane + (place // 4)[:, None] * P4 + columns[None, :]
         values = tl.load(g1 + at, mask=inside[:, None] & fits[None, :], other=0.0).to(tl.float32)
         tl.store(partials + chunk * P4 + columns, tl.sum(values, axis=0), mask=fits)
-
-
-@triton.jit
-def token_sums(first_chunk, partials, d_table, P4: tl.constexpr, N: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The chunks' sums, added up by token in order. first_chunk: [token + 1]."""
-    token = tl.program_id(0)
-    columns = tl.program_id(1) * N + tl.arange(0, N)
-    fits = columns < P4
-    total = tl.zeros((N,), tl.float32)
-    for chunk in range(tl.load(first_chunk + token), tl.load(first_chunk + token + 1)):
-        total += tl.load(partials + chunk * P4 + columns, mask=fits, other=0.0)
-    tl.store(d_table + token * P4 + columns, total, mask=fits)
-
-
-@triton.jit(do_not_specialize=PLAIN)
-def clear_tail(offsets, total_step, h, c, gates, d_score, capacity, P: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Zero rows beyond the batch's: the products for the weight gradients run over all rows that there is room for."""
-    column = tl.arange(0, WIDTH)
-    inside = column < P
-    plane = capacity.to(tl.int64) * P
-    zero = tl.zeros((WIDTH,), tl.float32)
-    for row in range(tl.load(offsets + total_step) + tl.program_id(0), capacity, tl.num_programs(0)):
-        tl.store(d_score + row, 0.0)
-        for state in tl.static_range(5):
-            store_state(h, c, state * plane + row * P + column, plane, inside, zero, zero, zero, zero)
-        for quarter in tl.static_range(4 * 8):
-            at = (quarter // 4) * 4 * plane + row * (4 * P) + (quarter % 4) * P + column
-            tl.store(gates + at, zero.to(gates.dtype.element_ty), mask=inside)

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ipagnn.data.batch_kernels import token_order
 from ipagnn.data.contract import Batch
+from ipagnn.data.plan_kernels import token_order
 from ipagnn.models.message_kernels import build_message_rows, distinct_statements
 from ipagnn.models.packed_plan import TOKEN_CHUNK, roomy
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE

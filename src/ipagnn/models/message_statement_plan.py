@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ipagnn.data.batch_kernels import token_order
 from ipagnn.data.contract import Batch
+from ipagnn.data.plan_kernels import token_order
 from ipagnn.models.message_plan import ROOM, fill
 from ipagnn.models.message_statement_kernels import build_statement_rows
 from ipagnn.models.packed_plan import TOKEN_CHUNK, roomy

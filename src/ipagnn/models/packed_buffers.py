@@ -13,9 +13,9 @@ def pad(hidden: int) -> int:
 
 
 class Weights:
-    """The weights as the kernels read them, and the gradients they write: H padded to P, gates i f g o side by side.
+    """The weights as the kernels read them: H padded to P, gates i f g o side by side.
 
-    weights [hidden_1, input_2, hidden_2][P][P][4], table and d_table [token][P][4]; branch_weight [c1, h1, c2, h2][P]
+    weights [hidden_1, input_2, hidden_2][P][P][4], table [token][P][4]; branch_weight [c1, h1, c2, h2][P]
     and branch_bias [1] are differences, true minus false.
     """
 
@@ -23,7 +23,6 @@ class Weights:
         self.hidden, self.dtype = hidden, dtype
         self.padded = padded = pad(hidden)
         self.table = torch.zeros(VOCABULARY_SIZE, padded, 4, dtype=dtype, device=device)
-        self.d_table = torch.zeros(VOCABULARY_SIZE, padded, 4, device=device)
         self.weights = torch.zeros(3, padded, padded, 4, dtype=dtype, device=device)
         self.branch_weight = torch.zeros(4, padded, device=device)
         self.branch_bias = torch.zeros(1, device=device)

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ipagnn.data.batch_kernels import fill_plan
 from ipagnn.data.contract import Batch
+from ipagnn.data.plan_kernels import fill_plan
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
 TOKEN_CHUNK = 64

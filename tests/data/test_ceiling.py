@@ -25,6 +25,21 @@ def test_distribution_counts_statements_that_agree() -> None:
     assert next(iter(distribution)) == 5 + 5
 
 
+def test_fillings_that_run_beyond_the_limit_give_1() -> None:
+    # The hole decides the rounds of the loop: a digit above 4 leaves at once. The others take 10 blocks.
+    source = "v0 = 10\n_\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  if v0 % 10 > 4:\n    break\n  v0 += 10"
+    long = {value for value in hole_distribution(parse(source)) if value % 10 <= 4}
+    assert long
+    for limit, expected in ((11, False), (10, True)):
+        grammar = Grammar(block_limit=limit)
+        table = ProgramTable.from_programs([parse(source)])
+        distribution = hole_distribution(parse(source), grammar)
+        assert (1 in distribution) == expected
+        assert bool(long & set(distribution)) != expected
+        found = ceiling(table, grammar)
+        assert (found.guess[0], found.probability[0]) == next(iter(distribution.items()))
+
+
 def test_ties_go_to_the_smallest() -> None:
     values = np.array([[7, 3, 7, 3, 9], [9, 8, 7, 6, 5], [2, 2, 2, 1, 1]], np.int32)
     guess, count = np.empty(3, np.int32), np.empty(3, np.int32)
@@ -33,7 +48,15 @@ def test_ties_go_to_the_smallest() -> None:
     assert count.tolist() == [2, 1, 3]
 
 
-@pytest.mark.parametrize("grammar", [Grammar(), Grammar(modulus=60, condition_modulus=6, operands=(0, 4), counters=2)])
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        Grammar(),
+        Grammar(modulus=60, condition_modulus=6, operands=(0, 4), counters=2),
+        Grammar(block_limit=12),
+        Grammar(modulus=1, condition_modulus=1, block_limit=5),
+    ],
+)
 def test_compiled_ceiling_agrees_with_the_interpreter(grammar: Grammar) -> None:
     table = Sampler("partial", Lengths.uniform((2, 6, 12, 25)), grammar, seed=3).table(0, 60)
     found = ceiling(table, grammar, threads=2)

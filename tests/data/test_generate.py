@@ -201,6 +201,7 @@ def test_a_shard_that_went_missing_is_made_again(finished: Path, whole: Path) ->
         ({"split": "validation"}, "its split is 'train', not 'validation'"),
         ({"lengths": Lengths.training(9)}, r"its lengths is \[10,"),
         ({"grammar": Grammar(modulus=500)}, "its grammar.modulus is 1000, not 500"),
+        ({"grammar": Grammar(block_limit=200)}, "its grammar.block_limit is 0, not 200"),
         ({"with_source": True}, "its with_source is False, not True"),
     ],
 )
@@ -213,6 +214,13 @@ def test_another_data_set_is_refused_by_what_differs(
     with pytest.raises(DataSetError, match=f"holds another data set: .*{told}"):
         generate(finished, **{**ARGUMENTS, **changed})
     assert contents(finished) == before
+
+
+def test_a_data_set_with_a_block_limit_is_not_taken_for_one_without(tmp_path: Path) -> None:
+    made = generate(tmp_path, "full", "test", 20, lengths=Lengths.exact(12), grammar=Grammar(block_limit=9))
+    assert generate(tmp_path, "full", "test", 20, lengths=Lengths.exact(12), grammar=Grammar(block_limit=9)) == made
+    with pytest.raises(DataSetError, match=r"its grammar\.block_limit is 9, not 0"):
+        generate(tmp_path, "full", "test", 20, lengths=Lengths.exact(12))
 
 
 def test_another_writer_may_check_but_not_go_on(finished: Path) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ipagnn.data import TEST_LENGTHS, Recipe, recipe, test_set, training_sampler, validation_set
-from ipagnn.programs import Grammar, Lengths, ProgramTable, Sampler, Task
+from ipagnn.data.shards import Manifest
+from ipagnn.programs import AUTHORS, Grammar, Lengths, ProgramTable, Sampler, Task
 from ipagnn.programs.hash_kernels import WITHHELD_BITS, program_hash, program_hashes
 
 TASKS: list[Task] = ["full", "partial"]
@@ -119,6 +120,18 @@ def test_named_sets_never_change() -> None:
         assert sha256(content).hexdigest()[:16] == expected
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_the_authors_labels_of_the_test_set_never_change(task: Task) -> None:
+    # python_graphs, walked through with the true decisions, finds the same 599 programs.
+    table, limited = test_set(task), recipe("test", task, grammar=AUTHORS)
+    labels = limited.table(0, limited.count)
+    changed = table.target != labels.target
+    assert programs(labels) == programs(table)
+    assert set(labels.target[changed].tolist()) == {1}
+    by_length = [int(changed[table.lengths == length].sum()) for length in TEST_LENGTHS]
+    assert by_length == [23, 26, 52, 58, 59, 76, 90, 97, 118]
+
+
 def test_lengths_of_the_test_set_do_not_share_random_numbers() -> None:
     table = test_set("full", 100)
     starts = [int(program.line_tokens[0, 3]) for program in table]
@@ -146,6 +159,20 @@ def test_recipes_come_back_from_json() -> None:
     for split, count in (("train", 5), ("validation", None), ("test", None)):
         made = recipe(split, "partial", count, grammar=TINY)  # type: ignore[arg-type]
         assert Recipe.from_dict(made.to_dict()) == made
+
+
+def test_a_recipe_names_the_block_limit_only_if_it_has_one() -> None:
+    # Manifests and fingerprints of data sets made before there was a limit must stay what they are.
+    assert "block_limit" not in recipe("test").to_dict()["grammar"]
+    limited = recipe("test", grammar=AUTHORS)
+    assert limited.to_dict()["grammar"]["block_limit"] == 200
+    assert Recipe.from_dict(limited.to_dict()) == limited != recipe("test")
+    for grammar, expected in (
+        (Grammar(), "de8e6200d9222ec3"),
+        (Grammar(modulus=50, condition_modulus=5), "e13c5d5a6c234fed"),
+    ):
+        made = recipe("validation", "partial", 10, grammar=grammar)
+        assert Manifest(made, 5, False, "pyarrow 1.0", {10: 10}, 0, ()).fingerprint[:16] == expected
 
 
 @pytest.mark.parametrize(

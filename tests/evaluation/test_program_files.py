@@ -52,6 +52,17 @@ def test_values_are_those_of_the_models_language(tmp_path: Path) -> None:
     assert table.target.tolist() == [1]
 
 
+def test_data_sets_with_a_block_limit_are_read_by_a_model_with_it(tmp_path: Path) -> None:
+    grammar, lengths = Grammar(block_limit=5), Lengths.exact(12)
+    generate(tmp_path / "d", "full", "test", 50, 3, lengths, grammar=grammar, threads=1)
+    table, _ = read(tmp_path / "d", grammar=grammar)
+    true = recipe("test", "full", 50, 3, lengths).table(0, 50)
+    assert 0 < (table.target != true.target).sum() < 50
+    assert set(table.target[table.target != true.target].tolist()) == {1}
+    with pytest.raises(ValueError, match="the target is 1, but the program's value is"):
+        read(tmp_path / "d")
+
+
 @pytest.mark.parametrize("with_source", [False, True])
 @pytest.mark.parametrize("task", ["full", "partial"])
 def test_data_sets_as_they_lie(tmp_path: Path, task: Any, with_source: bool) -> None:

@@ -15,7 +15,7 @@ from ipagnn.evaluation.report import build_document, write_report
 from ipagnn.evaluation.report_html import FORMATS, look_up
 from ipagnn.evaluation.report_markdown import BEGIN, END, markdown, write_into
 from ipagnn.models import ModelConfig, ProgramModel, build_model
-from ipagnn.programs import Grammar
+from ipagnn.programs import AUTHORS, Grammar
 from ipagnn.training import TrainConfig
 
 VOID = {"meta", "img", "br", "link"}
@@ -185,6 +185,21 @@ def test_the_difference_is_that_of_runs_on_the_papers_test_set(runs: list[RunRec
     full = {row["model"]: row["full"] for row in mixed["rows"]}["ipa-gnn"]
     assert full["runs"] == 1
     assert full["difference"] is not None
+
+
+def test_authors_labels_are_compared_with_the_paper_but_are_a_recipe_of_their_own(runs: list[RunRecord]) -> None:
+    plain = changed(runs[0], 0.60, 0.80)
+    limited = replace(
+        plain,
+        config=plain.config.replace(model=plain.config.model.replace(grammar=AUTHORS)),
+        evaluation={**(plain.evaluation or {}), "set": {"name": "D_test with the authors' labels"}},
+    )
+    document = build_document([plain, limited])
+    words = {recipe["runs"][0]: recipe["recipe"] for recipe in document["recipes"]}
+    assert words[1] == f"{words[0]}, authors' labels"
+    assert [recipe["difference"] for recipe in document["recipes"]] == pytest.approx([0.60 - 0.621] * 2)
+    assert not any("Not measured" in note for note in document["notes"])
+    assert build_document([limited])["rows"][0]["full"]["difference"] == pytest.approx(0.60 - 0.621)
 
 
 def test_the_pointer_of_another_language_is_drawn_on_programs_of_that(runs: list[RunRecord], tmp_path: Path) -> None:

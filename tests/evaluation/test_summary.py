@@ -13,7 +13,7 @@ from ipagnn.evaluation import Evaluation, PointerMetrics, evaluate, summarise
 from ipagnn.evaluation.benchmark import describe, evaluate_on_test_set, test_recipe
 from ipagnn.evaluation.summary import TOP, calibration, share
 from ipagnn.models import ModelConfig, ProgramModel, build_model
-from ipagnn.programs import Grammar, ProgramTable
+from ipagnn.programs import AUTHORS, Grammar, ProgramTable
 
 
 def made_up(prediction: list[int], target: list[int], length: list[int]) -> Evaluation:
@@ -125,6 +125,12 @@ def test_the_test_set_is_named_if_it_is_the_papers() -> None:
     assert describe(test_recipe("full", count=499))["name"] == "test"
     assert describe(test_recipe("full", seed=1))["name"] == "test"
     assert describe(test_recipe("full", grammar=Grammar(modulus=10)))["name"] == "test"
+    for limited in (describe(test_recipe("full", grammar=AUTHORS)), describe(test_recipe("partial", grammar=AUTHORS))):
+        assert limited["name"] == "D_test with the authors' labels"
+        assert limited["grammar"]["block_limit"] == 200
+    assert describe(test_recipe("full", count=499, grammar=AUTHORS))["name"] == "test"
+    assert describe(test_recipe("full", grammar=Grammar(block_limit=100)))["name"] == "test"
+    assert "block_limit" not in describe(test_recipe("full", grammar=Grammar(modulus=10)))["grammar"]  # as ever
     table, again = test_set("full", 2), test_recipe("full", count=2)
     assert np.array_equal(table.line_tokens, again.table(0, again.count).line_tokens)
 

@@ -54,6 +54,10 @@ def test_an_unknown_key_names_the_near_miss() -> None:
         ({"stmt_if": -1}, "stmt_if is -1; it must be a whole number from 0 to"),
         ({"block_plain": 1.5}, r"block_plain is 1\.5"),
         ({"stmts_nothing": 10**9}, "stmts_nothing is 1000000000"),
+        ({"block_limit": -1}, "block_limit is -1; it must be a whole number from 0 to 1000000"),
+        ({"block_limit": 200.0}, r"block_limit is 200\.0"),
+        ({"block_limit": True}, "block_limit is True"),
+        ({"block_limit": "200"}, "block_limit is '200'"),
         ({"stmt_pass": 0, "stmt_arithmetic": 0}, "no program could ever end"),
     ],
 )

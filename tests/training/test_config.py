@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipagnn.models import MODELS
+from ipagnn.programs import AUTHORS
 from ipagnn.training import TrainConfig, preset
 from ipagnn.training.config import FREE, differing, flatten
 from ipagnn.training.presets import PAPER_ROWS
@@ -95,6 +96,16 @@ def test_settings_are_toml_values_with_dotted_keys() -> None:
         "data": "some/place",
         "task": "partial",
     }
+
+
+def test_the_authors_labels_are_a_setting_that_old_configurations_need_not_have() -> None:
+    config = TrainConfig.from_dict(parse_settings(["model.grammar.block_limit=200"]))
+    assert config.model.grammar == AUTHORS
+    assert TrainConfig.from_dict(tomllib.loads(to_toml(config.to_dict()))) == config
+    old = TrainConfig().to_dict()
+    del old["model"]["grammar"]["block_limit"]
+    assert TrainConfig.from_dict(old) == TrainConfig()
+    assert differing(TrainConfig.from_dict(old), config) == ["model.grammar.block_limit is 0, not 200"]
 
 
 @pytest.mark.parametrize("setting", ["rate", "=3", "model.=3", ".rate=3"])

@@ -1,6 +1,6 @@
 """What a model says a program comes to, beside what it does come to."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -167,7 +167,7 @@ def true_result(program: Program, grammar: Grammar, max_steps: int = MAX_STEPS) 
     """What a program really comes to: its value, or for a masked one the distribution over all fillings."""
     try:
         if program.is_partial:
-            exact = hole_distribution(program, grammar, max_steps)
+            exact = hole_distribution(program, replace(grammar, block_limit=0), max_steps)
             return Truth(exact=tuple(Candidate(value, p) for value, p in exact.items()))
         value, length = execute(program, grammar.modulus, grammar.condition_modulus, max_steps)
         return Truth(value, length)

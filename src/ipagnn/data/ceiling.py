@@ -18,8 +18,9 @@ from ipagnn.data.ceiling_kernels import fill_holes, likeliest
 from ipagnn.programs.execute_kernels import EXECUTE_SCRATCH, new_memo
 from ipagnn.programs.grammar import PAPER, Grammar
 from ipagnn.programs.graph_kernels import GRAPH_SCRATCH
-from ipagnn.programs.interpreter import MAX_STEPS, value
+from ipagnn.programs.interpreter import MAX_STEPS
 from ipagnn.programs.program import Program, ProgramTable
+from ipagnn.programs.targets import target
 from ipagnn.programs.vocabulary import NUMBER, OPERATION_ID, VARIABLE, VARIABLES
 
 _CHUNK: Final = 64
@@ -83,6 +84,7 @@ def ceiling(table: ProgramTable, grammar: Grammar = PAPER, threads: int = 1) -> 
             statements[:, 3].copy(),
             grammar.modulus,
             grammar.condition_modulus,
+            grammar.block_limit,
             np.empty((longest, 4), np.int16),
             np.empty((3, longest + 1), np.int32),
             np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
@@ -129,7 +131,7 @@ def hole_distribution(program: Program, grammar: Grammar = PAPER, max_steps: int
     for statement in statements:
         tokens = program.line_tokens.copy()
         tokens[holes[0], 1:] = statement[1:]
-        results[value(Program(tokens), grammar.modulus, grammar.condition_modulus, max_steps)] += 1
+        results[target(Program(tokens), grammar, max_steps)] += 1
     ranked = sorted(results.items(), key=lambda item: (-item[1], item[0]))
     return {result: count / len(statements) for result, count in ranked}
 

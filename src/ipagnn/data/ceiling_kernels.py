@@ -3,8 +3,9 @@
 import numpy as np
 from numba import njit
 
+from ipagnn.programs.block_kernels import GIVEN_UP, block_starts, exceeds_blocks
 from ipagnn.programs.execute_kernels import execute
-from ipagnn.programs.graph_kernels import control_flow
+from ipagnn.programs.graph_kernels import control_flow, static_steps
 from ipagnn.programs.vocabulary import MASK, VARIABLE
 
 
@@ -16,6 +17,7 @@ def fill_holes(  # type: ignore[no-untyped-def]
     operands,
     modulus,
     condition_modulus,
+    block_limit,
     program,
     graph,
     graph_scratch,
@@ -30,6 +32,7 @@ def fill_holes(  # type: ignore[no-untyped-def]
     Args:
         line_offsets, line_tokens: The programs, of the sampler's shape but for one masked line.
         operations, operands: The statements, as token ids.
+        block_limit: See `Grammar`.
         program: int16 scratch, as long as the longest program.
         graph, graph_scratch, memo, execution: As in the sampler.
         values: int32 out [program, statement].
@@ -39,6 +42,7 @@ def fill_holes(  # type: ignore[no-untyped-def]
     """
     node_lines, true, false = graph[0], graph[1], graph[2]
     generation = 0
+    unlimited = np.empty(0, np.bool_)
     for i in range(len(values)):
         start, stop = line_offsets[i], line_offsets[i + 1]
         tokens = program[: stop - start]
@@ -54,6 +58,8 @@ def fill_holes(  # type: ignore[no-untyped-def]
             return i
         control_flow(tokens, node_lines, true, false, graph_scratch)
         tokens[hole, 2] = VARIABLE
+        limited = block_limit > 0 and static_steps(tokens, graph_scratch[0]) > block_limit
+        starts = block_starts(tokens, node_lines, true, false) if limited else unlimited
         for s in range(len(operations)):
             tokens[hole, 1] = operations[s]
             tokens[hole, 3] = operands[s]
@@ -61,6 +67,10 @@ def fill_holes(  # type: ignore[no-untyped-def]
             values[i, s] = execute(
                 tokens, node_lines, true, false, modulus, condition_modulus, memo, generation, execution
             )
+            if limited and exceeds_blocks(
+                tokens, node_lines, true, false, starts, modulus, condition_modulus, block_limit
+            ):
+                values[i, s] = GIVEN_UP % modulus
     return -1
 
 

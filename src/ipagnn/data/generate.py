@@ -249,8 +249,9 @@ def _read_recorded(directory: Path, wanted: Manifest) -> Manifest:
 
 def _flat(manifest: Manifest) -> dict[str, Any]:
     """What was asked for, each field of the grammar on its own."""
-    values = {key: value for key, value in manifest.to_dict().items() if key not in _RESULTS}
-    return {**values.pop("lengths"), **{f"grammar.{key}": x for key, x in values.pop("grammar").items()}, **values}
+    values = {key: value for key, value in manifest.to_dict().items() if key not in (*_RESULTS, "grammar")}
+    grammar = {f"grammar.{key}": x for key, x in manifest.recipe.grammar.to_dict().items()}
+    return {**values.pop("lengths"), **grammar, **values}
 
 
 def _clean(directory: Path, names: Sequence[str]) -> None:

@@ -94,13 +94,16 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON knows them; `from_dict` reads it back."""
+        grammar = self.grammar.to_dict()
+        if not self.grammar.block_limit:
+            del grammar["block_limit"]  # so that data sets without it keep the manifest and fingerprint they always had
         return {
             "split": self.split,
             "task": self.task,
             "count": self.count,
             "seed": self.seed,
             "lengths": {"lengths": list(self.lengths.lengths), "weights": list(self.lengths.weights)},
-            "grammar": self.grammar.to_dict(),
+            "grammar": grammar,
         }
 
     @staticmethod

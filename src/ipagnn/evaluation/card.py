@@ -6,7 +6,7 @@ from ipagnn.evaluation import paper
 from ipagnn.evaluation.recipes import on_paper_test_set, recipe_words
 from ipagnn.evaluation.report_html import duration, percent, programs
 from ipagnn.evaluation.runs import RunRecord
-from ipagnn.programs import PAPER
+from ipagnn.programs import AUTHORS, PAPER
 
 _SUBJECT: Final = {"full": "complete programs", "partial": "programs with one masked line"}
 _READS: Final = {
@@ -28,7 +28,8 @@ def model_card(run: RunRecord, name: str, record: str, changed: int, checked: in
     evaluation, config = run.evaluation, run.config
     assert evaluation is not None
     task, last = evaluation["task"], (run.starts[-1] if run.starts else {}).get("hardware", {})
-    language = "the paper's language" if run.model.grammar == PAPER else "a language of its own (see the record)"
+    paper_language = run.model.grammar in (PAPER, AUTHORS)
+    language = "the paper's language" if paper_language else "a language of its own (see the record)"
     hardware = last.get("gpu") or last.get("cpu") or "unknown hardware"
     reads = f" {_READS[run.model.name]}" if run.model.name in _READS else ""
     lines = [
@@ -58,9 +59,9 @@ def model_card(run: RunRecord, name: str, record: str, changed: int, checked: in
 def _overall(run: RunRecord, evaluation: dict[str, Any]) -> str:
     overall = evaluation["overall"]
     told = f"{percent(overall['accuracy'])}% ± {percent(overall['stderr'])} of {overall['count']:,}"
-    told += " (D_test)" if on_paper_test_set(evaluation) else " (not D_test)"
+    told += f" ({evaluation['set']['name']})" if on_paper_test_set(evaluation) else " (not D_test)"
     theirs = paper.ACCURACY.get((run.model.name, evaluation["task"]))
-    if theirs is not None and run.model.grammar == PAPER:
+    if theirs is not None and run.model.grammar in (PAPER, AUTHORS):
         told += f"; the paper's: {percent(theirs)}%"
     if "ceiling" in evaluation:
         told += f"; the best possible: {percent(evaluation['ceiling']['overall']['best'])}%"

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from ipagnn.data.batch import PAPER_BUDGET, StepBudget
 from ipagnn.data.batch_kernels import build_graphs
-from ipagnn.programs import PAPER, ExecutionError, Grammar, Program, ProgramError, ProgramTable, Task, parse, value
+from ipagnn.programs import PAPER, ExecutionError, Grammar, Program, ProgramError, ProgramTable, Task, parse, target
 from ipagnn.programs.text import MAX_CHARACTERS, format_program
 
 WINDOW: Final = 1024
@@ -131,7 +131,7 @@ class ProgramFile:
     def _check(self, item: _Item) -> tuple[Program, int]:
         if isinstance(item.content, _InvalidError):
             raise item.content
-        modulus, condition_modulus = self.grammar.modulus, self.grammar.condition_modulus
+        condition_modulus = self.grammar.condition_modulus
         try:
             program = parse(item.content, condition_modulus) if isinstance(item.content, str) else item.content
             task: Task = "partial" if program.is_partial else "full"
@@ -143,8 +143,8 @@ class ProgramFile:
                 raise _InvalidError(
                     f"the program is {kind[task]}, but {because} {self.task}. Evaluate full and partial programs apart."
                 )
-            target = self._target(item.target)
-            true = value(program, modulus, condition_modulus) if task == "full" else None
+            given = self._target(item.target)
+            true = target(program, self.grammar) if task == "full" else None
             table = ProgramTable.from_programs([program])
             self.budget.apply(build_graphs(table.line_offsets, table.line_tokens, self.budget.kind == "static")[-1])
         except (ProgramError, ExecutionError) as error:
@@ -152,13 +152,13 @@ class ProgramFile:
         except ValueError as error:
             raise _InvalidError(str(error)) from error
         if true is None:
-            if target is None:
+            if given is None:
                 raise _InvalidError(
                     "the program has a masked line and no target; give `target`, the value of the complete program."
                 )
-            return program, target
-        if target is not None and target != true:
-            raise _InvalidError(f"the target is {target}, but the program's value is {true}.")
+            return program, given
+        if given is not None and given != true:
+            raise _InvalidError(f"the target is {given}, but the program's value is {true}.")
         return program, true
 
     def _target(self, given: Any) -> int | None:

@@ -7,10 +7,15 @@ from typing import Any, Final
 import numpy as np
 
 from ipagnn.evaluation import paper
-from ipagnn.programs import PAPER
+from ipagnn.programs import AUTHORS, PAPER
 from ipagnn.training.config import FREE, STREAM, TrainConfig, flatten
 
 Document = dict[str, Any]
+
+D_TEST: Final = "D_test"
+"""Name of the paper's test set with the true value of every program."""
+AUTHORS_D_TEST: Final = "D_test with the authors' labels"
+"""Name of the same programs, with the target 1 for those that run longer than the authors let them."""
 
 _NOT_PART: Final = FREE | {"seed", "log_every", "validation_every", "validation_count", "norm_limit"}
 """Settings that runs of one recipe may differ in."""
@@ -45,7 +50,9 @@ def recipe_words(config: TrainConfig) -> str:
         words.append("fixed data set")
     if config.length != default.length:
         words.append(f"up to {config.length} lines")
-    if config.model.grammar != PAPER:
+    if config.model.grammar == AUTHORS:
+        words.append("authors' labels")
+    elif config.model.grammar != PAPER:
         words.append("another language")
     return ", ".join(words)
 
@@ -104,5 +111,5 @@ def summarise_recipe(indices: Sequence[int], runs: Sequence[Document]) -> Docume
 
 
 def on_paper_test_set(evaluation: Mapping[str, Any]) -> bool:
-    """Whether it is about D_test, all of it."""
-    return bool(evaluation.get("set", {}).get("name") == "D_test")
+    """Whether it is about D_test, all of it, with the true values or with the authors' labels."""
+    return evaluation.get("set", {}).get("name") in (D_TEST, AUTHORS_D_TEST)

@@ -18,7 +18,7 @@ from ipagnn.evaluation.report_markdown import markdown
 from ipagnn.evaluation.runs import RunRecord
 from ipagnn.evaluation.style import figure_bytes
 from ipagnn.models import MODELS, ProgramModel
-from ipagnn.programs import PAPER, Task
+from ipagnn.programs import AUTHORS, PAPER, Task
 from ipagnn.training.files import write_whole
 
 TASKS: Final[tuple[Task, ...]] = ("full", "partial")
@@ -174,7 +174,7 @@ def _pointers(
             model = load(run) if load is not None else None
             if model is None:
                 continue
-            if model.config.grammar != PAPER:
+            if model.config.grammar not in (PAPER, AUTHORS):
                 caption = f"Instruction pointer of {run.path.name} on programs of its language."
                 figures.append((caption, own_language(model, task)))
             else:

@@ -4,7 +4,7 @@ Knows no tensors, and imports nothing from the rest of the package.
 """
 
 from ipagnn.programs.cfg import ControlFlowGraph, control_flow_graph, steps
-from ipagnn.programs.grammar import PAPER, Grammar, Lengths
+from ipagnn.programs.grammar import AUTHORS, PAPER, Grammar, Lengths
 from ipagnn.programs.interpreter import (
     EndlessLoopError,
     Execution,
@@ -19,9 +19,11 @@ from ipagnn.programs.interpreter import (
 )
 from ipagnn.programs.program import Line, Program, ProgramTable, Task
 from ipagnn.programs.sampler import Sampler
+from ipagnn.programs.targets import target
 from ipagnn.programs.text import ProgramError, format_program, parse
 
 __all__ = [
+    "AUTHORS",
     "PAPER",
     "ControlFlowGraph",
     "EndlessLoopError",
@@ -43,6 +45,7 @@ __all__ = [
     "format_program",
     "parse",
     "steps",
+    "target",
     "trace",
     "trace_length",
     "value",

@@ -14,6 +14,7 @@ MAX_MODULUS: Final = 100_000
 MAX_WEIGHT: Final = 1_000_000
 MAX_TOTAL: Final = 2**31 - 1
 """Largest sum of weights that a choice is made from."""
+MAX_BLOCK_LIMIT: Final = 1_000_000
 MIN_LENGTH: Final = 2
 MAX_LENGTH: Final = 1_000
 """A program of this length can be nested as deep as the vocabulary has indents."""
@@ -56,6 +57,8 @@ class Grammar:
         stmts_nonempty: Weight of STMTS becoming STMTS_NONEMPTY.
         stmts_stmt: Weight of STMTS becoming one last STMT.
         stmts_nothing: Weight of STMTS becoming nothing.
+        block_limit: A program that executes more basic blocks than this has the target 1, as in the authors' data,
+            whose limit is 200; 0 gives every program its true value. The programs are the same, whatever the limit.
     """
 
     modulus: int = 1000
@@ -82,6 +85,7 @@ class Grammar:
     stmts_nonempty: int = 8
     stmts_stmt: int = 1
     stmts_nothing: int = 1
+    block_limit: int = 0
 
     def __post_init__(self) -> None:
         _check_integer("modulus", self.modulus, 1, MAX_MODULUS)
@@ -96,10 +100,11 @@ class Grammar:
         _check_integer("counters", self.counters, 0, VARIABLES - 1)
         _check_names("arithmetic_operations", self.arithmetic_operations, ARITHMETIC)
         _check_names("comparisons", self.comparisons, COMPARISONS)
+        _check_integer("block_limit", self.block_limit, 0, MAX_BLOCK_LIMIT)
         for field in fields(self):
             if field.name.startswith("hole_"):  # a hole that is never chosen would never be filled
                 _check_integer(field.name, getattr(self, field.name), 1, MAX_WEIGHT)
-            elif field.name.startswith(("stmt_", "block_", "stmts_")):
+            elif field.name.startswith(("stmt_", "block_", "stmts_")) and field.name != "block_limit":
                 _check_integer(field.name, getattr(self, field.name), 0, MAX_WEIGHT)
         if self.stmt_pass + self.stmt_arithmetic == 0:
             raise ValueError(
@@ -203,3 +208,5 @@ def _check_names(name: str, value: object, accepted: tuple[str, ...]) -> None:
 
 PAPER: Final = Grammar()
 """The language of the paper."""
+AUTHORS: Final = Grammar(block_limit=200)
+"""The same programs with the labels of the authors' data."""

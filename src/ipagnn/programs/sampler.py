@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from ipagnn.programs.block_kernels import GIVEN_UP, block_starts, exceeds_blocks
 from ipagnn.programs.execute_kernels import EXECUTE_SCRATCH, execute, new_memo
 from ipagnn.programs.grammar import PAPER, Grammar, Lengths
-from ipagnn.programs.graph_kernels import GRAPH_SCRATCH, control_flow
+from ipagnn.programs.graph_kernels import GRAPH_SCRATCH, control_flow, static_steps
 from ipagnn.programs.hash_kernels import is_withheld, program_hash
 from ipagnn.programs.program import Program, ProgramTable, Task
 from ipagnn.programs.random_kernels import seed_stream
@@ -121,6 +122,7 @@ class Sampler:
             *(g.stmt_pass, g.stmt_arithmetic, g.stmt_repeat, g.stmt_if, g.stmt_if_else),
             *(g.block_break, g.block_continue, g.block_plain),
             *(g.stmts_nonempty, g.stmts_stmt, g.stmts_nothing),
+            g.block_limit,
         )
 
     def _fill(self, table: ProgramTable, start: int, first: int) -> None:
@@ -190,6 +192,11 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
         target[i] = execute(
             program, node_lines, true, false, rules.modulus, rules.condition_modulus, memo, i + 1, stack
         )
+        if rules.block_limit > 0 and static_steps(program, graph_scratch[0]) > rules.block_limit:
+            starts = block_starts(program, node_lines, true, false)
+            modulus, condition_modulus = rules.modulus, rules.condition_modulus
+            if exceeds_blocks(program, node_lines, true, false, starts, modulus, condition_modulus, rules.block_limit):
+                target[i] = GIVEN_UP % rules.modulus
         if masked > 0:
             program[masked, 1] = MASK
             program[masked, 2] = MASK

@@ -59,6 +59,7 @@ class Rules(NamedTuple):
     stmts_nonempty: int
     stmts_stmt: int
     stmts_nothing: int
+    block_limit: int
 
 
 class Scratch(NamedTuple):

@@ -41,6 +41,11 @@ def test_every_preset_reads_back(name: Any, model: str) -> None:
     assert TrainConfig.from_dict(tomllib.loads(to_toml(config.to_dict()))) == config
 
 
+@pytest.mark.parametrize("name", ["paper", "quick", "smoke"])
+def test_only_no_execute_sums_literally(name: Any) -> None:
+    assert [model for model in MODELS if not preset(name, model).model.normalise] == ["no-execute"]
+
+
 def test_paper_preset_is_the_papers_recipe() -> None:
     assert PAPER_ROWS.keys() == MODELS.keys()
     for model in MODELS:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ipagnn.data.contract import Batch
 from ipagnn.data.plan_kernels import token_order
 from ipagnn.models.message_kernels import build_message_rows, distinct_statements
-from ipagnn.models.packed_plan import TOKEN_CHUNK, roomy
+from ipagnn.models.packed_plan import TOKEN_CHUNK, lay_out, roomy
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
 MessageKind = Literal["neighbours", "pointer"]
@@ -25,6 +25,29 @@ MessageKind = Literal["neighbours", "pointer"]
 
 ROOM = 8
 """Sizes between two powers of 2: rows are rounded up by at most 9%."""
+
+
+def token_sizes(statements: int) -> dict[str, int]:
+    """Numbers in the fields of a plan that are about the tokens of statements; see `token_fields`."""
+    return {
+        "tokens": 4 * statements,
+        "chunks": 1,
+        "first_chunk": VOCABULARY_SIZE + 1,
+        "chunk_offsets": 4 * statements // TOKEN_CHUNK + VOCABULARY_SIZE + 1,
+        "order": 4 * statements,
+    }
+
+
+def token_fields(tokens: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Those fields, as in `packed_plan.Plan`. tokens: [statement, 4]"""
+    order, chunk_offsets, first_chunk = token_order(tokens, VOCABULARY_SIZE, TOKEN_CHUNK)
+    return {
+        "tokens": tokens,
+        "chunks": np.array([len(chunk_offsets) - 1]),
+        "first_chunk": first_chunk,
+        "chunk_offsets": chunk_offsets,
+        "order": order,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +92,7 @@ class MessageCapacity:
             "member_offsets": self.statements + 1,
             "members": self.nodes,
             "waves": 2,
-            "tokens": 4 * self.statements,
-            "chunks": 1,
-            "first_chunk": VOCABULARY_SIZE + 1,
-            "chunk_offsets": 4 * self.statements // TOKEN_CHUNK + VOCABULARY_SIZE + 1,
-            "order": 4 * self.statements,
+            **token_sizes(self.statements),
         }
 
 
@@ -126,9 +145,7 @@ class MessagePlan:
     @staticmethod
     def empty(capacity: MessageCapacity, device: torch.device | str, *, pinned: bool = False) -> "MessagePlan":
         """Room for a plan."""
-        sizes = capacity.sizes()
-        flat = torch.empty(sum(sizes.values()), dtype=torch.int32, device=device, pin_memory=pinned)
-        parts = dict(zip(sizes, flat.split(list(sizes.values())), strict=True))
+        flat, parts = lay_out(capacity.sizes(), device, pinned=pinned)
         parts["tokens"] = parts["tokens"].view(capacity.statements, 4)
         return MessagePlan(flat, capacity, **parts)
 
@@ -145,7 +162,6 @@ class MessagePlan:
         arrival_offsets, arrivals, targets, departure_offsets, departures = messages
         steps, rows, nodes = len(offsets) - 2, len(node), int(offsets[1])
         statement, member_offsets, members, tokens = distinct_statements(batch.node_tokens.numpy()[node[:nodes]])
-        order, chunk_offsets, first_chunk = token_order(tokens, VOCABULARY_SIZE, TOKEN_CHUNK)
         room = roomy(rows, ROOM)
         capacity = MessageCapacity(
             kind=kind,
@@ -176,11 +192,7 @@ class MessagePlan:
             member_offsets=member_offsets,
             members=members,
             waves=np.array([0, len(tokens)]),
-            tokens=tokens,
-            chunks=np.array([len(chunk_offsets) - 1]),
-            first_chunk=first_chunk,
-            chunk_offsets=chunk_offsets,
-            order=order,
+            **token_fields(tokens),
         )
         return plan
 

@@ -7,16 +7,13 @@ of the exit is there, so a program whose steps are over has none, and nothing ne
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ipagnn.data.contract import Batch
-from ipagnn.data.plan_kernels import token_order
-from ipagnn.models.message_plan import ROOM, fill
+from ipagnn.models.message_plan import ROOM, fill, token_fields, token_sizes
 from ipagnn.models.message_statement_kernels import build_statement_rows
-from ipagnn.models.packed_plan import TOKEN_CHUNK, roomy
-from ipagnn.programs.vocabulary import VOCABULARY_SIZE
+from ipagnn.models.packed_plan import lay_out, roomy
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +45,7 @@ class StatementCapacity:
             "departures": self.edges,
             "final": self.programs,
             "target": self.programs,
-            "tokens": 4 * self.statements,
-            "chunks": 1,
-            "first_chunk": VOCABULARY_SIZE + 1,
-            "chunk_offsets": 4 * self.statements // TOKEN_CHUNK + VOCABULARY_SIZE + 1,
-            "order": 4 * self.statements,
+            **token_sizes(self.statements),
         }
 
 
@@ -102,9 +95,7 @@ class StatementPlan:
     @staticmethod
     def empty(capacity: StatementCapacity, device: torch.device | str, *, pinned: bool = False) -> "StatementPlan":
         """Room for a plan."""
-        sizes = capacity.sizes()
-        flat = torch.empty(sum(sizes.values()), dtype=torch.int32, device=device, pin_memory=pinned)
-        parts = dict(zip(sizes, flat.split(list(sizes.values())), strict=True))
+        flat, parts = lay_out(capacity.sizes(), device, pinned=pinned)
         parts["tokens"] = parts["tokens"].view(capacity.statements, 4)
         return StatementPlan(flat, capacity, **parts)
 
@@ -119,7 +110,6 @@ class StatementPlan:
             batch.node_tokens.numpy(),
         )
         arrival_offsets, arrivals, departure_offsets, departures = messages
-        order, chunk_offsets, first_chunk = token_order(tokens, VOCABULARY_SIZE, TOKEN_CHUNK)
         room = roomy(len(tokens), ROOM)
         capacity = StatementCapacity(
             statements=room,
@@ -142,10 +132,6 @@ class StatementPlan:
             departures=departures,
             final=final,
             target=batch.target.numpy(),
-            tokens=tokens,
-            chunks=np.array([len(chunk_offsets) - 1]),
-            first_chunk=first_chunk,
-            chunk_offsets=chunk_offsets,
-            order=order,
+            **token_fields(tokens),
         )
         return plan

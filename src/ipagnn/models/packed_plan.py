@@ -1,5 +1,6 @@
 """The rows of a batch in one flat tensor of fixed size: what is copied to a GPU, and what its kernels read."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,14 @@ def roomy(count: int, parts: int) -> int:
     """A number rounded up so that many share one: to a power of 2, or one of `parts` steps between two, of 64s."""
     step = np.ceil(parts * np.log2(max(count, 64)))
     return 64 * int(np.ceil(2 ** (step / parts) / 64))
+
+
+def lay_out(
+    sizes: Mapping[str, int], device: torch.device | str, *, pinned: bool = False
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Room for fields of so many numbers, one after the other: the flat tensor, and its views by name."""
+    flat = torch.empty(sum(sizes.values()), dtype=torch.int32, device=device, pin_memory=pinned)
+    return flat, dict(zip(sizes, flat.split(list(sizes.values())), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +115,7 @@ class Plan:
     @staticmethod
     def empty(capacity: Capacity, device: torch.device | str, *, pinned: bool = False) -> "Plan":
         """Room for a plan."""
-        sizes = capacity.sizes()
-        flat = torch.empty(sum(sizes.values()), dtype=torch.int32, device=device, pin_memory=pinned)
-        parts = dict(zip(sizes, flat.split(list(sizes.values())), strict=True))
+        flat, parts = lay_out(capacity.sizes(), device, pinned=pinned)
         parts["tokens"] = parts["tokens"].view(capacity.rows, 4)
         parts["offsets"] = parts["offsets"].view(capacity.groups, capacity.steps + 1)
         return Plan(flat, capacity, **parts)

@@ -120,12 +120,12 @@ class CapturedStep(PlainStep, ABC, Generic[P, L]):
     @contextmanager
     def _idle(self) -> Iterator[None]:
         """What is computed in the block changes nothing: no gradient is small enough, and nobody counts."""
-        limit, tally = self._update.limit, self._tally
+        limit, counted = self._update.limit, self._tally
         self._update.limit, self._tally = -1.0, Tally(self._device)
         try:
             yield
         finally:
-            self._update.limit, self._tally = limit, tally
+            self._update.limit, self._tally = limit, counted
 
     def _compute(self, plan: P, launcher: L) -> None:
         self._run(plan, launcher)

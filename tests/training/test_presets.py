@@ -1,10 +1,12 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from ipagnn.apps.demo_commands import LENGTHS
 from ipagnn.models import MODELS
 from ipagnn.programs import execute, steps
-from ipagnn.training import preset
+from ipagnn.training import RunFolder, preset, read_metrics, train
 from ipagnn.training.presets import QUICK_HIDDEN
 from ipagnn.training.sources import make_source
 
@@ -35,3 +37,13 @@ def test_quick_programs_end_within_the_steps_that_models_have() -> None:
     grammar = preset("quick").model.grammar
     for program in make_source(preset("quick"), None).table(0, 500):
         assert execute(program, grammar.modulus, grammar.condition_modulus)[1] <= steps(program)
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_the_loss_of_every_model_falls_on_smoke(name: str, tmp_path: Path) -> None:
+    result = train(preset("smoke", name), tmp_path / "r")
+    losses = [line["loss"] for line in read_metrics(RunFolder(tmp_path / "r")) if line["kind"] == "train"]
+    assert len(losses) == 15
+    assert sum(losses[-3:]) / 3 < losses[0] - 0.3
+    assert losses[-1] < losses[1]
+    assert result.state == "finished"

@@ -11,7 +11,9 @@ constexpr int BACK_ROWS = ROWS / 2, TILES = (P + 63) / 64;
 constexpr int MATRIX_BYTES = 256 * P;                     // 128 gate columns x P
 constexpr int SLOPE_BYTES = 256 * BACK_ROWS;              // 128 gate columns x rows
 constexpr int SHARE_BYTES = 2 * UNITS * BACK_ROWS;        // from one block
-constexpr int SCRATCH_BYTES = 4 * 8 * BACK_ROWS;          // float [warp][2 rows]; also Source [row]
+constexpr int SUM_BYTES = 4 * 8 * BACK_ROWS;              // float [warp][2 rows]
+constexpr int EDGE_ROWS = TEAM / 2;                       // whose edges a team weighs at a time
+constexpr int SCRATCH_BYTES = 2 * SUM_BYTES + 12 * EDGE_ROWS;
 constexpr int SHARED_BYTES = 3 * MATRIX_BYTES + 4 * SLOPE_BYTES + 4 * BLOCKS * SHARE_BYTES + 4 * SCRATCH_BYTES + 96;
 static_assert(SHARED_BYTES <= 232448, "too much shared memory");
 
@@ -27,8 +29,9 @@ struct Team : Place {
   u32 shares;              // [block][unit][row], in the order of `place`
   u32 full, empty, step;   // barriers: shares have arrived, have been read by everybody; a step's dot products are there
   u32 full_phase, empty_phase, step_phase;
-  float *sums;             // [warp][2 rows]
-  Source *sources;         // [row], in the same place
+  float *sums;             // [2][warp][2 rows], in turn
+  int turn;
+  Source *sources;         // [EDGE_ROWS]
 };
 
 // This block's slice of the weights, as the left operand: [matrix][gate column / 8][k][gate column % 8].
@@ -119,12 +122,14 @@ struct Ahead {
 };
 
 // The sum over a team's units of numbers that its threads hold, SIDES for each row: summed up by thread SIDES * row + side.
-template <int SIDES, int COUNT> __device__ __forceinline__ float sum_team(const Team &team, const float (&x)[COUNT]) {
+template <int SIDES, int COUNT> __device__ __forceinline__ float sum_team(Team &team, const float (&x)[COUNT]) {
   const float sum = sum_units(x, team.lane);
   const int i = summed<COUNT>(team.lane);
-  team.sums[team.warp * 2 * BACK_ROWS + SIDES * row_of(i / SIDES, team.lane) + i % SIDES] = sum;
+  float *all = team.sums + team.turn * (SUM_BYTES / 4);  // of the last ones, some may still be read
+  team.turn ^= 1;
+  all[team.warp * 2 * BACK_ROWS + SIDES * row_of(i / SIDES, team.lane) + i % SIDES] = sum;
   team.sync();
-  const float *sums = team.sums + team.thread % (2 * BACK_ROWS);
+  const float *sums = all + team.thread % (2 * BACK_ROWS);
   return sums[0] + sums[2 * BACK_ROWS] + sums[4 * BACK_ROWS] + sums[6 * BACK_ROWS];
 }
 
@@ -148,7 +153,6 @@ __device__ __forceinline__ void dots(Team &team, const Plan &plan, const State &
       sum[2 * i] = ahead.c[i][0] * a_c + ahead.h[i][0] * a_h;
       sum[2 * i + 1] = ahead.c[i][1] * a_c + ahead.h[i][1] * a_h;
     }
-    team.sync();  // nobody reads the last sums any more
     float dot = sum_team<2>(team, sum);
     if (team.thread < 2 * size) {
       const int target = (team.thread & 1 ? plan.row_false : plan.row_true)[chunk + team.thread / 2];
@@ -159,15 +163,15 @@ __device__ __forceinline__ void dots(Team &team, const Plan &plan, const State &
   }
 }
 
-// What of an edge is known before the dot products are.
-struct EdgeAhead {
+// The edges of up to EDGE_ROWS rows, one a thread: thread 2 row + side.
+struct Edges {
   int target;
   float mass, d_mass, p, soft;
   bool branching;
-  __device__ __forceinline__ void load(const Team &team, const Plan &plan, const State &s, const Gradients &d, int chunk, int size) {
-    const int rows = *plan.total, row = chunk + min(team.lane / 2, size - 1);
-    const bool inside = team.lane < 2 * size;
-    target = inside ? (team.lane & 1 ? plan.row_false : plan.row_true)[row] : -1;
+  // What is known before the dot products are.
+  __device__ __forceinline__ void load(const Team &team, const Plan &plan, const State &s, const Gradients &d, int first, int last) {
+    const int rows = *plan.total, row = min(first + team.thread / 2, last - 1);
+    target = first + team.thread / 2 < last ? (team.thread & 1 ? plan.row_false : plan.row_true)[row] : -1;
     const bool exit = target >= rows;
     const int at = max(exit ? target - rows : target, 0);
     mass = __ldcg((exit ? d.final_mass : s.pointer) + at);
@@ -176,44 +180,44 @@ struct EdgeAhead {
     branching = plan.branches[row];
     soft = branching ? s.decision[row] : 1.f;
   }
-};
-
-// Equations 4 to 6 backwards: the gradients of the state proposals of a chunk, this block's units.
-template <int N, int LAYER>
-__device__ __forceinline__ void aggregate(Team &team, const Plan &plan, const State &s, const Gradients &d, int chunk, int size,
-                                          const Ahead &ahead, const EdgeAhead &edge, float (&out_c)[N / 4], float (&out_h)[N / 4]) {
-  const int unit = team.rank * UNITS + team.unit;
-  const float *weight = s.branch_weight + 2 * LAYER * P + unit;
-  const float weight_c = weight[0], weight_h = weight[P];
-  team.sync();  // nobody reads sums or sources any more
-  if (team.warp == 0) {
-    const int row = chunk + team.lane / 2, side = team.lane & 1;
-    const float scale = s.normalise && edge.mass > 0.f ? 1.f / (edge.mass + s.eps) : 1.f;
+  // Equations 4 to 6 backwards: weights of the edges, and slopes of the scores.
+  __device__ __forceinline__ void weigh(const Team &team, const Plan &plan, const State &s, const Gradients &d, int first, int last) const {
+    const int row = first + team.thread / 2, side = team.thread & 1;
+    const float scale = s.normalise && mass > 0.f ? 1.f / (mass + s.eps) : 1.f;
     float d_weight = 0.f;
-    if (edge.target >= 0) {
+    if (target >= 0) {
 #pragma unroll
       for (int i = 0; i < 2 * BLOCKS; i++) d_weight += __ldcg(s.scores + (size_t)i * 2 * plan.capacity + 2 * row + side);
-      d_weight = scale * d_weight + edge.d_mass;
+      d_weight = scale * d_weight + d_mass;
     }
     const float other = __shfl_xor_sync(0xffffffffu, d_weight, 1);
-    if (team.lane < 2 * size) {
-      const float chosen = s.hard ? (edge.soft >= 0.5f ? 1.f : 0.f) : edge.soft;
+    team.sync();  // nobody reads the last sources any more
+    if (row < last) {
+      const float chosen = s.hard ? (soft >= 0.5f ? 1.f : 0.f) : soft;
       const float d_true = side ? other : d_weight, d_false = side ? d_weight : other;
-      const float slope = edge.branching ? edge.p * edge.soft * (1.f - edge.soft) * (d_true - d_false) : 0.f;
-      Source &source = team.sources[team.lane / 2];
-      source.weight[side] = scale * edge.p * (side ? 1.f - chosen : chosen);
+      const float slope = branching ? p * soft * (1.f - soft) * (d_true - d_false) : 0.f;
+      Source &source = team.sources[team.thread / 2];
+      source.weight[side] = scale * p * (side ? 1.f - chosen : chosen);
       if (!side) {
         source.slope = slope;
         d.d_pointer[row] = chosen * d_true + (1.f - chosen) * d_false;
         d.d_score[row] = slope;
       }
     }
+    team.sync();
   }
-  team.sync();
+};
+
+// The gradients of the state proposals of a chunk, this block's units.
+template <int N, int LAYER>
+__device__ __forceinline__ void aggregate(const Team &team, const State &s, const Source *sources, int size, const Ahead &ahead,
+                                          float (&out_c)[N / 4], float (&out_h)[N / 4]) {
+  const float *weight = s.branch_weight + 2 * LAYER * P + team.rank * UNITS + team.unit;
+  const float weight_c = weight[0], weight_h = weight[P];
 #pragma unroll
   for (int i = 0; i < N / 4; i++) {
     const int row = row_of(i, team.lane);
-    const Source source = team.sources[min(row, size - 1)];
+    const Source source = sources[min(row, size - 1)];
     out_c[i] = source.slope * weight_c + source.weight[0] * ahead.c[i][0] + source.weight[1] * ahead.c[i][1];
     out_h[i] = source.slope * weight_h + source.weight[0] * ahead.h[i][0] + source.weight[1] * ahead.h[i][1];
     if (row >= size) out_c[i] = out_h[i] = 0.f;
@@ -261,7 +265,7 @@ __device__ __forceinline__ void gates_backward(const Team &team, const State &s,
 // The four tokens of at most N rows backwards, for one layer. Wave w is token w of layer 1 and token w - 1 of layer 2.
 template <int N, int LAYER>
 __device__ __forceinline__ void run_chunk(Team &team, const Plan &plan, const State &s, const Gradients &d, u32 weights, int chunk, int size,
-                                          const Ahead &ahead, const EdgeAhead &edge) {
+                                          const Ahead &ahead, const Source *sources) {
   const size_t plane = (size_t)plan.capacity * P;
   const int unit = team.rank * UNITS + team.unit;
   float d_c[N / 4], d_h[N / 4], direct[N / 4], after[N / 4], first_h[N / 4];
@@ -273,7 +277,7 @@ __device__ __forceinline__ void run_chunk(Team &team, const Plan &plan, const St
     after[i] = __ldcg(s.c + (LAYER * 5 + 4) * plane + at);
     first_h[i] = low(__ldcg(s.h + LAYER * 5 * plane + at));
   }
-  aggregate<N, LAYER>(team, plan, s, d, chunk, size, ahead, edge, d_c, direct);
+  aggregate<N, LAYER>(team, s, sources, size, ahead, d_c, direct);
   if (LAYER) {
     gates_backward<N>(team, s, team.slopes[1], saved, after, direct, d_c, 1, 3, chunk, size, plane);
     saved.load(s, 1, 2, chunk, size, unit, team.lane, plane);
@@ -344,23 +348,25 @@ template <int LAYER> __device__ __forceinline__ void run(Team &team, const Plan 
     if (step > 0 && team.thread == TEAM - 1) fetch_step<LAYER>(team, plan, s, offsets[step - 1], first);
     team.sync();  // what this team has written is seen by all of it
     Ahead ahead;
-    EdgeAhead edge;
+    Edges edges;
     dots<LAYER>(team, plan, s, d, first, last, ahead);
     if (team.warp == 0) {  // which wrote the dot products
       __syncwarp();
       if (team.lane < BLOCKS) publish_at(team.step, team.lane);
-      edge.load(team, plan, s, d, first, min(BACK_ROWS, last - first));
     }
+    edges.load(team, plan, s, d, first, last);
     wait_cluster(team.step, team.step_phase);
     team.step_phase ^= 1;
     for (int chunk = first; chunk < last; chunk += BACK_ROWS) {
       const int size = min(BACK_ROWS, last - chunk);
-      if (chunk > first) {
-        ahead.load(team, plan, d, LAYER, chunk, size);
-        if (team.warp == 0) edge.load(team, plan, s, d, chunk, size);
+      if (chunk > first) ahead.load(team, plan, d, LAYER, chunk, size);
+      const int place = (chunk - first) % EDGE_ROWS;
+      if (place == 0) {
+        if (chunk > first) edges.load(team, plan, s, d, chunk, last);
+        edges.weigh(team, plan, s, d, chunk, last);
       }
-      if (size <= 8) run_chunk<8, LAYER>(team, plan, s, d, weights, chunk, size, ahead, edge);
-      else run_chunk<BACK_ROWS, LAYER>(team, plan, s, d, weights, chunk, size, ahead, edge);
+      if (size <= 8) run_chunk<8, LAYER>(team, plan, s, d, weights, chunk, size, ahead, team.sources + place);
+      else run_chunk<BACK_ROWS, LAYER>(team, plan, s, d, weights, chunk, size, ahead, team.sources + place);
     }
   }
 }
@@ -377,7 +383,8 @@ packed_backward(Plan plan, State s, Gradients d) {
   team.shares = shared_address(rest) + (2 * team.half + team.layer) * BLOCKS * SHARE_BYTES;
   rest += 4 * BLOCKS * SHARE_BYTES;
   team.sums = (float *)(rest + (2 * team.half + team.layer) * SCRATCH_BYTES);
-  team.sources = (Source *)team.sums;
+  team.turn = 0;
+  team.sources = (Source *)(team.sums + 2 * (SUM_BYTES / 4));
   const u32 barriers = shared_address(rest) + 4 * SCRATCH_BYTES + team.half * 40;
   team.full = barriers + 16 * team.layer;
   team.empty = team.full + 8;

@@ -57,7 +57,7 @@ def shared_memory(padded: int) -> tuple[int, int]:
     rows = 32 if padded <= 224 else 16
     slices = 3 * 256 * padded  # of the weights
     forward = 4 * 2 * padded * rows + 4 * 8 * 64 + 2 * 8 * rows
-    backward = 4 * 128 * rows + 4 * (padded // UNITS) * UNITS * rows + 4 * 16 * rows
+    backward = 4 * 128 * rows + 4 * (padded // UNITS) * UNITS * rows + 4 * (32 * rows + 12 * 64)
     return slices + forward + 96, slices + backward + 96
 
 

@@ -36,11 +36,16 @@ def source(batch: int, window: int, model: str = "ipa-gnn") -> Source:
     return make_source(TrainConfig(ModelConfig(model), batch_size=batch, window=window), None)
 
 
-def milliseconds(step: Callable[[Any], None], prepared: list[Any], seconds: float) -> float:
-    """Mean time of a step over prepared batches, again and again."""
-    for item in prepared:
+def warm_up(step: Callable[[Any], None], prepared: list[Any]) -> None:
+    """Compile and capture all: a larger batch discards the graphs of smaller ones, which the second pass makes anew."""
+    for item in 2 * prepared:
         step(item)
     torch.cuda.synchronize()
+
+
+def milliseconds(step: Callable[[Any], None], prepared: list[Any], seconds: float) -> float:
+    """Mean time of a step over prepared batches, again and again."""
+    warm_up(step, prepared)
     began, count = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         for item in prepared:

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import torch
-from gpu import DEVICE, PEAK, config, fed, milliseconds, source  # beside this file
+from gpu import DEVICE, PEAK, config, fed, milliseconds, source, warm_up  # beside this file
 
 from ipagnn.models import build_model
 from ipagnn.models.message_plan import MessagePlan
@@ -67,9 +67,7 @@ def profile(name: str, hidden: int, batch: int) -> None:
     settings = config(hidden, batch, "bf16", model=name)
     step = make_step(build_model(settings.model, 0), settings, DEVICE)
     prepared = [step.prepare(source(batch, 16, name).table(k * batch, batch)) for k in range(16)]
-    for item in prepared:
-        step(item)
-    torch.cuda.synchronize()
+    warm_up(step, prepared)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as told:
         for item in prepared:
             step(item)

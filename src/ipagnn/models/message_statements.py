@@ -27,7 +27,6 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
         assert isinstance(model.control, AllNeighbours)
         self._mixed: dict[str, Any] = {
             "offsets": plan.offsets,
-            "exit_offsets": plan.exit_offsets,
             "total_step": plan.capacity.steps + 1,
             "counts": plan.counts,
             "h": self.waves.buffers.h,
@@ -38,6 +37,7 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
             "NORMALISE": model.control.divisor == "mass",
             "P": self.padded,
         }
+        self._grid = (2 * self.row_blocks,)  # of one warp each: as many as multiprocessors hold
 
     @classmethod
     def shapes(cls, model: ProgramModel, weights: Weights, capacity: StatementCapacity) -> Shapes:
@@ -51,28 +51,38 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
     def forward(self, *weights: Tensor) -> Tensor:
         """See `MessageLauncher`."""
         self.waves.load(*weights)
-        b, plan, exits = self.waves.buffers, self.plan, self.views["exits"]
+        b, plan, exits, width = self.waves.buffers, self.plan, self.views["exits"], self.waves.wide["WIDTH"]
         kernels.begin[(self.row_blocks,)](plan.offsets, b.h, b.c, b.rows, **self.waves.wide)
         self.waves.forward(0)
         for step in range(1, plan.capacity.steps + 1):
-            kernels.mix[(self.row_blocks,)](
-                step=step, arrival_offsets=plan.arrival_offsets, arrivals=plan.arrivals, exits=exits,
-                WIDTH=self.waves.wide["WIDTH"], B=4, **self._mixed, num_warps=4,
+            kernels.mix[self._grid](
+                exit_offsets=plan.exit_offsets, step=step, arrival_offsets=plan.arrival_offsets, arrivals=plan.arrivals,
+                exits=exits, WIDTH=width, **self._mixed, num_warps=1,
             )  # fmt: skip
             self.waves.forward(step)
         return exits[:, plan.final, : self.hidden].transpose(0, 1).reshape(len(plan.final), -1)
 
     def backward(self, d_final: Tensor) -> tuple[Tensor, ...]:
-        """See `MessageLauncher`. Statements of step 0 may begin hundreds of nodes: blocks share their columns."""
+        """See `MessageLauncher`."""
         b, plan, steps, d_exits = self.waves.buffers, self.plan, self.plan.capacity.steps, self.views["d_exits"]
         seeds = d_final.new_zeros(self.parts, len(d_final), self.padded)
         seeds[:, :, : self.hidden] = d_final.view(-1, self.parts, self.hidden).transpose(0, 1)
         d_exits.index_copy_(1, plan.final.long(), seeds)
-        for step in reversed(range(steps + 1)):
-            columns = self.waves.wide["WIDTH"] if step else UNITS.value
-            kernels.mix_backward[(self.row_blocks, -(-self.padded // columns))](
-                step=step, departure_offsets=plan.departure_offsets, departures=plan.departures, gates=b.gates,
-                d_state=b.d_state, d_exits=d_exits, WIDTH=columns, B=4 if step else 32, **self._mixed, num_warps=4,
-            )  # fmt: skip
+        messages: dict[str, Any] = {
+            "departure_offsets": plan.departure_offsets,
+            "departures": plan.departures,
+            "gates": b.gates,
+            "d_state": b.d_state,
+            "d_exits": d_exits,
+            **self._mixed,
+        }
+        for step in range(steps, 0, -1):
+            kernels.mix_backward[self._grid](
+                exit_offsets=plan.exit_offsets, step=step, WIDTH=self.waves.wide["WIDTH"], **messages, num_warps=1
+            )
             self.waves.backward(step)
+        kernels.begin_backward[(self.row_blocks, self.padded // UNITS.value)](
+            WIDTH=UNITS.value, B=32, **messages, num_warps=4
+        )
+        self.waves.backward(0)
         return self.waves.gradients(plan.offsets, steps + 1)

@@ -236,7 +236,7 @@ def test_captured_steps_agree_with_float64(
 @gpu
 @pytest.mark.parametrize("name", ALL_NODES)
 def test_captured_steps_over_all_nodes_agree_with_float64(make: Make, mixed: ProgramTable, name: str) -> None:
-    """R-GAT turns rounding into a thousand times as much over 100 steps: dense in float32 on a CPU its logits are off by
+    """R-GAT makes a thousand times as much of rounding in 100 steps: dense in float32 on a CPU its logits are off by
     4e-4 (those of the others by 2e-7), and so they are in float64 with weights that differ by 1e-7.
     """
     expected, found = on_gpu(make(name, hidden=40, execution="dense").eval(), mixed)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +31,8 @@ def recipe_words(config: TrainConfig) -> str:
         words.append(f"{config.schedule} decay")
     if config.clip != default.clip:
         words.append(f"clipping at {config.clip:g}" if config.clip else "no clipping")
+    if config.start:
+        words.append(f"begun with {Path(config.start).stem}")
     if config.averaging:
         words.append(f"weights averaged ({config.averaging:g})")
     if config.curriculum:

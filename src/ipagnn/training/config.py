@@ -32,8 +32,9 @@ class TrainConfig:
         model: The model, its size, its step budget and the language it is for.
         task: Complete programs, or programs with one masked line.
         length: C, the longest training length in lines, and the exact length of validation programs.
+        start: Weights to begin with: a file, or the name of a model that comes with the package; empty for fresh ones.
         data: `stream` draws fresh programs without end; otherwise a directory that `ipagnn generate` wrote.
-        seed: Decides the first weights, the programs of the stream, and the order of programs.
+        seed: Decides fresh weights, the programs of the stream, and the order of programs.
         batch_size: Programs a step, over all processes together.
         examples: Programs to train on in all, rounded up to whole batches.
         window: Batches drawn at a time, sorted by steps and cut into batches of programs of like steps, which then come
@@ -68,6 +69,7 @@ class TrainConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     task: Task = "full"
     length: int = TRAINING_LENGTH
+    start: str = ""
     data: str = STREAM
     seed: int = 0
     batch_size: int = 32

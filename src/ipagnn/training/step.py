@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar
 
@@ -12,7 +12,7 @@ from torch import Tensor, distributed
 from torch.nn.functional import cross_entropy
 
 from ipagnn.data.contract import Batch
-from ipagnn.models import ProgramModel
+from ipagnn.models import ProgramModel, build_model, load_model
 from ipagnn.programs.program import ProgramTable
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.update import Update
@@ -190,6 +190,19 @@ class PlainStep:
 def autocast(device: torch.device, half: bool) -> AbstractContextManager[None]:
     """Products in bf16 within the block, if `half`."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half)
+
+
+def first_model(config: TrainConfig) -> ProgramModel:
+    """What a run begins with.
+
+    Raises:
+        FileNotFoundError: There are no weights of the name in `config.start`.
+        ModelFileError: They are not those of such a model.
+    """
+    model = config.trained_model
+    if not config.start:
+        return build_model(model, config.seed)
+    return load_model(config.start, **{each.name: getattr(model, each.name) for each in fields(model)})
 
 
 def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) -> TrainingStep[Any]:

@@ -23,7 +23,7 @@ from ipagnn.training.processes import Processes, arithmetic, join_processes
 from ipagnn.training.provenance import now, peak_memory_mb, provenance
 from ipagnn.training.schedule import rate_at
 from ipagnn.training.sources import data_fingerprint, make_source, open_data
-from ipagnn.training.step import StepMetrics, TrainingStep, make_step
+from ipagnn.training.step import StepMetrics, TrainingStep, first_model, make_step
 from ipagnn.training.validation import Score, Validation
 
 
@@ -148,7 +148,7 @@ class _Loop:
         self._meter = energy_meter(processes.device) if processes.world == 1 else None
         self._joules = self._position.joules  # before this start
         self._saved_at, self._saved_step = time.monotonic(), self._position.step if checkpoint else -1
-        model = build_model(config.trained_model, config.seed)
+        model = build_model(config.trained_model, config.seed) if checkpoint else first_model(config)
         self._step: TrainingStep[Any] = make_step(model, config, processes.device)
         if checkpoint:
             self._step.load(checkpoint.weights, checkpoint.state)

@@ -175,6 +175,15 @@ def test_runs_that_differ_in_the_seed_alone_are_averaged_and_validation_chooses_
     assert "62.0 ± 2.0 (60.0 to 64.0)" in markdown(document)
 
 
+def test_runs_trained_with_enough_steps_have_a_row_of_their_own(runs: list[RunRecord]) -> None:
+    steps = changed(runs[0], 0.70, 0.75, budget="static")  # validation with T(x) steps does not speak for it
+    rows = build_document([changed(runs[0], 0.60, 0.80), steps])["rows"]
+    assert [(row["title"], row["full"]["ours"]) for row in rows] == [
+        ("IPA-GNN", 0.60),
+        ("IPA-GNN, trained with enough steps", 0.70),
+    ]
+
+
 def test_the_difference_is_that_of_runs_on_the_papers_test_set(runs: list[RunRecord]) -> None:
     on_test_set = [
         replace(run, evaluation={**run.evaluation, "set": {"name": "D_test"}}) for run in runs if run.evaluation

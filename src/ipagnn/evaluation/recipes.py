@@ -96,6 +96,7 @@ def summarise_recipe(indices: Sequence[int], runs: Sequence[Document]) -> Docume
         "title": first["title"],
         "task": first["task"],
         "recipe": first["recipe"],
+        "budget": first["settings"]["budget"],
         "runs": list(indices),
         "seeds": len(own),
         "examples": first["cost"]["examples"],

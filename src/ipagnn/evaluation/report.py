@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from matplotlib.figure import Figure
 
@@ -19,6 +20,7 @@ from ipagnn.evaluation.runs import RunRecord
 from ipagnn.evaluation.style import figure_bytes
 from ipagnn.models import MODELS, ProgramModel
 from ipagnn.programs import AUTHORS, PAPER, Task
+from ipagnn.training.config import TrainBudget
 from ipagnn.training.files import write_whole
 
 TASKS: Final[tuple[Task, ...]] = ("full", "partial")
@@ -34,7 +36,8 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         `runs`: each with settings, hardware, cost and all that was measured. `recipes`: the same by recipe, runs that
         differ in the seed alone being averaged (see `summarise_recipe`). `rows`: for every model, the paper's accuracy
         and that of its best recipe on each task; validation chooses, among those measured on D_test if there are any.
-        Shares are fractions.
+        Recipes that train with enough steps have rows of their own: validation, with the steps of the model's own
+        budget, tells nothing between them and the others. Shares are fractions.
     """
     told = [_run(run) for run in runs]
     groups: dict[str, list[int]] = {}
@@ -49,7 +52,11 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         "version": __version__,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "tasks": [task for task in TASKS if any(recipe["task"] == task for recipe in recipes)],
-        "rows": [_row(model, recipes) for model in order if any(recipe["model"] == model for recipe in recipes)],
+        "rows": [
+            _row(*kind, recipes)
+            for kind in product(order, get_args(TrainBudget))
+            if any((recipe["model"], recipe["budget"]) == kind for recipe in recipes)
+        ],
         "recipes": recipes,
         "runs": told,
         "notes": _notes(told),
@@ -61,10 +68,12 @@ def _merit(recipe: Document) -> tuple[bool, float]:
     return recipe["comparable"], recipe["validation"]["mean"] if recipe["validation"] else -1.0
 
 
-def _row(model: str, recipes: Sequence[Document]) -> Document:
-    row: Document = {"model": model, "title": paper.TITLES[model]}
+def _row(model: str, budget: TrainBudget, recipes: Sequence[Document]) -> Document:
+    title = paper.TITLES[model] + (", trained with enough steps" if budget == "static" else "")
+    row: Document = {"model": model, "title": title}
     for task in TASKS:
-        own = [i for i, recipe in enumerate(recipes) if recipe["model"] == model and recipe["task"] == task]
+        kind = (model, budget, task)
+        own = [i for i, each in enumerate(recipes) if (each["model"], each["budget"], each["task"]) == kind]
         best = max(own, key=lambda i: _merit(recipes[i]), default=None)
         chosen: Document = {} if best is None else recipes[best]
         test = chosen.get("test", {})

@@ -109,6 +109,7 @@ def summarise_recipe(indices: Sequence[int], runs: Sequence[Document]) -> Docume
         "count": evaluations[0]["overall"]["count"],
         "by_length": {n: float(np.mean([e["by_length"][n]["accuracy"] for e in evaluations])) for n in lengths},
         "comparable": comparable,
+        "true_values": all(evaluation.get("set", {}).get("name") == D_TEST for evaluation in evaluations),
         "paper": theirs,
         "difference": test["mean"] - theirs if theirs is not None and comparable else None,
     }

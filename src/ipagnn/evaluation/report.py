@@ -63,9 +63,10 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
     }
 
 
-def _merit(recipe: Document) -> tuple[bool, float]:
-    """What chooses among recipes of a model."""
-    return recipe["comparable"], recipe["validation"]["mean"] if recipe["validation"] else -1.0
+def _merit(recipe: Document) -> tuple[bool, bool, float]:
+    """What chooses among recipes of a model; other labels are another task, so the true values come first."""
+    validation = recipe["validation"]["mean"] if recipe["validation"] else -1.0
+    return recipe["true_values"], recipe["comparable"], validation
 
 
 def _row(model: str, budget: TrainBudget, recipes: Sequence[Document]) -> Document:

@@ -95,3 +95,14 @@ def test_the_card_says_what_the_record_says(tmp_path: Path, task: Task, model: s
     assert ("the best possible" in card) == (task == "partial")
     assert ("oracle" in card) == (model == "trace-rnn")
     assert "the paper's:" not in card  # of another language
+
+
+def test_weights_may_take_more_steps_than_the_run_did(run: Path, tmp_path: Path) -> None:
+    path = package_weights(run, tmp_path / "weights", "a-record", factor=3)
+    longer, own = load_model(path), load_model(run / "model.safetensors")
+    assert longer.config.budget.factor == 3 * own.config.budget.factor
+    assert longer.config.replace(budget=own.config.budget) == own.config
+    card = path.with_suffix(".md").read_text()
+    assert "3 times as many" in card
+    assert f"of {CHECKED:,} withheld programs 0 got another prediction" in card  # rounding alone is compared
+    assert "times as many" not in package_weights(run, tmp_path / "own", "a-record").with_suffix(".md").read_text()

@@ -24,6 +24,10 @@ def record(
             show_default=False,
         ),
     ] = None,
+    factor: Annotated[
+        float,
+        typer.Option(help="The written weights take so many times the steps of the run: for runs trained with enough."),
+    ] = 1.0,
 ) -> None:
     """Keep finished runs for good: settings, hardware, metrics, result and evaluation, without the weights.
 
@@ -41,5 +45,5 @@ def record(
         target = make_record(directory, to, name)
         told = f"{target} is the record"
         if weights is not None:
-            told += f"; {package_weights(directory, weights, target.name)} holds its weights"
+            told += f"; {package_weights(directory, weights, target.name, factor)} holds its weights"
         output().print(told, soft_wrap=True, markup=False)

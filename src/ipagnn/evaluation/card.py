@@ -15,7 +15,9 @@ _READS: Final = {
 }
 
 
-def model_card(run: RunRecord, name: str, record: str, changed: int, checked: int) -> str:
+def model_card(
+    run: RunRecord, name: str, record: str, changed: int, checked: int, longer: tuple[float, float] | None = None
+) -> str:
     """The card of a model, as Markdown.
 
     Args:
@@ -24,6 +26,7 @@ def model_card(run: RunRecord, name: str, record: str, changed: int, checked: in
         record: Name of the run's record.
         changed: Predictions that rounding to float16 changed.
         checked: Predictions that were compared.
+        longer: How many times the run's steps the weights take, and their accuracy then on the same programs.
     """
     evaluation, config = run.evaluation, run.config
     assert evaluation is not None
@@ -49,6 +52,7 @@ def model_card(run: RunRecord, name: str, record: str, changed: int, checked: in
         "",
         *_by_length(evaluation),
         "",
+        *([_steps(*longer, checked, config.length)] if longer else []),
         f"- **Limits**: {_limits(evaluation)}",
         f"- Weights are stored as float16 and computed with as float32: of {checked:,} withheld programs {changed} "
         "got another prediction. Licence: Apache-2.0, as the code.",
@@ -66,6 +70,14 @@ def _overall(run: RunRecord, evaluation: dict[str, Any]) -> str:
     if "ceiling" in evaluation:
         told += f"; the best possible: {percent(evaluation['ceiling']['overall']['best'])}%"
     return told
+
+
+def _steps(factor: float, accuracy: float, count: int, length: int) -> str:
+    return (
+        "- **Steps**: all above is with the steps of the run, the paper's T(x) unless the recipe says otherwise. As they "
+        f"are here, the weights take {factor:g} times as many: they then get {percent(accuracy)}% of {count:,} withheld "
+        f"programs of {length} lines right."
+    )
 
 
 def _by_length(evaluation: dict[str, Any]) -> list[str]:

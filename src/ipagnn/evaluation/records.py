@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -48,19 +49,21 @@ def make_record(run: Path | str, records: Path | str, name: str | None = None) -
     return target
 
 
-def package_weights(run: Path | str, weights: Path | str, record: str) -> Path:
+def package_weights(run: Path | str, weights: Path | str, record: str, factor: float = 1.0) -> Path:
     """Write the weights of a run as float16, with a model card beside them, in place of older ones.
 
     Args:
         run: The run folder.
         weights: The folder for both: `src/ipagnn/weights`, from where `load_model` finds them by name.
         record: Name of the run's record, which the card refers to.
+        factor: Times the steps of the run's own budget that the weights are to take.
 
     Returns:
         The file with the weights, named after model and task: `ipa-gnn-full.safetensors`.
     """
     told = _complete(run)
-    model = Weights.find(run).load()
+    found = Weights.find(run)
+    model = found.load()
     assert told.evaluation is not None
     path = Path(weights) / f"{model.name}-{told.evaluation['task']}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,10 +71,14 @@ def package_weights(run: Path | str, weights: Path | str, record: str) -> Path:
         "validation", told.config.task, CHECKED, None, Lengths.exact(told.config.length), model.config.grammar
     ).table(0, CHECKED)
     before = _predict(model, table)
-    save_model(model, path, half=True, record=record)
+    own = model.config.budget
+    longer = found.load(budget=replace(own, factor=factor * own.factor))
+    save_model(longer, path, half=True, record=record)
     path.chmod(0o644)  # safetensors makes files for their owner alone
-    changed = int((before != _predict(load_model(path), table)).sum())
-    write_whole(path.with_suffix(".md"), model_card(told, path.stem, record, changed, CHECKED).encode())
+    changed = int((before != _predict(load_model(path, budget=own), table)).sum())
+    right = float((_predict(longer, table).numpy() == table.target).mean())
+    card = model_card(told, path.stem, record, changed, CHECKED, (factor, right) if factor != 1 else None)
+    write_whole(path.with_suffix(".md"), card.encode())
     return path
 
 

@@ -37,7 +37,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     from ipagnn.models import message_cuda
 
     monkeypatch.setattr(message_cuda, "multiprocessors", lambda device: 1)
-    monkeypatch.setattr(message_cuda, "EXACT_TILE", message_cuda.Tile(16, 64, 64, 4, 2, S=16))
+    monkeypatch.setattr(message_cuda, "EXACT_TILE", message_cuda.Tile(16, 64, 64, 4, 2))
     return torch.device("cpu")
 
 

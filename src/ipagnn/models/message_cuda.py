@@ -16,7 +16,7 @@ from ipagnn.models.base import ProgramModel
 from ipagnn.models.cell import STATE_PARTS
 from ipagnn.models.message_plan import MessagePlan
 from ipagnn.models.message_statement_plan import StatementPlan
-from ipagnn.models.message_statements_triton import UNITS, statement_backward, statement_forward
+from ipagnn.models.message_statements_triton import ORDER, UNITS, gates_backward, products_backward, statement_forward
 from ipagnn.models.packed_buffers import Buffers, Weights
 from ipagnn.models.packed_cuda import multiply
 from ipagnn.models.packed_plan import TOKEN_CHUNK
@@ -34,7 +34,6 @@ class Tile:
     Attributes:
         M, N, K: Block shape. K need not divide what is summed over.
         warps, stages: As Triton has them.
-        S: Columns that are worked on at a time after a product, where there is much to do; S divides N.
         blocks: For each multiprocessor.
         registers: Most of a thread, so that more blocks fit a multiprocessor.
     """
@@ -44,7 +43,6 @@ class Tile:
     K: int
     warps: int
     stages: int
-    S: int = 32
     blocks: int = 2
     registers: int | None = None
 
@@ -74,11 +72,10 @@ class Tiles:
 EXACT_TILE = Tile(32, 32, 32, 4, 2)
 """For products of float32 in full precision, which Triton takes long to compile in larger tiles."""
 FEW_LINES = 2048
-# Tiles are made so that two blocks fit a multiprocessor of an H200 at H = 200, one multiplying while the other
-# finishes: of nine tried for `send`, such a one was the fastest. Of the LSTM over statements N are units, each of four
-# gates.
-STATEMENT_TILES = Tiles(Tile(128, 32, 32, 8, 4, registers=128), Tile(64, 32, 64, 4, 3))
-STATEMENT_BACKWARD_TILES = Tiles(Tile(128, 128, 64, 8, 3, S=16, registers=128), Tile(64, 32, 64, 4, 3, S=16))
+# Those for many lines were the fastest of 10 to 16 on an H200 at H = 200: of most two or three blocks fit a
+# multiprocessor, one multiplying while the other finishes. Of the LSTM over statements N are units, each of four gates.
+STATEMENT_TILES = Tiles(Tile(128, 32, 32, 8, 4, blocks=4, registers=128), Tile(64, 32, 64, 4, 3))
+STATEMENT_BACKWARD_TILES = Tiles(Tile(128, 64, 64, 4, 3, blocks=4), Tile(64, 32, 64, 4, 3))
 
 
 def size_of(shapes: Shapes) -> int:
@@ -120,7 +117,9 @@ class StatementWaves:
 
     def __init__(self, weights: Weights, plan: AnyPlan, memory: Tensor, *, exact: bool) -> None:
         self.weights, self.plan = weights, plan
-        self.buffers = b = Buffers(weights, plan.capacity.statements, 1, memory)
+        rows = plan.capacity.statements
+        self.buffers = b = Buffers(weights, rows, 1, memory)
+        self._d_h = lay(self._shapes(weights, rows), memory[Buffers.bytes(weights, rows) :])["d_h"]
         padded = weights.padded
         self.wide = {"P": padded, "WIDTH": triton.next_power_of_2(padded)}
         self._sizes = {"H": weights.hidden, "UNITS": UNITS.value}
@@ -128,22 +127,33 @@ class StatementWaves:
         lines = plan.capacity.statements / (len(plan.waves) - 1)
         ahead, back = (x.choose(lines, weights.dtype, exact=exact) for x in (STATEMENT_TILES, STATEMENT_BACKWARD_TILES))
         kernel = weights.weights.view(3 * padded, 4 * padded)
+        self._order = (torch.arange(0, 4 * padded, len(ORDER))[:, None] + torch.tensor(ORDER)).flatten().to(b.h.device)
+        self._ordered = torch.empty_like(kernel)
         self._forward = {
             "states": blocks(b.h.view(-1, padded), ahead.M, ahead.K),
-            "weights": blocks(kernel, ahead.K, 4 * ahead.N),
+            "weights": blocks(self._ordered, ahead.K, 4 * ahead.N),
             "P": padded,
+            "W": min(ahead.warps, ahead.M // 16),
             **ahead.arguments(exact=exact),
         }
         self._backward = {
             "gradients": blocks(b.gates.view(-1, 4 * padded), back.M, back.K),
             "weights": blocks(kernel, back.N, back.K),
             "P": padded,
-            "S": back.S,
-            "AFTER": weights.dtype == torch.float32,
             **back.arguments(exact=exact),
         }
         count = multiprocessors(b.h.device)
         self._forward_grid, self._backward_grid = (ahead.blocks * count,), (back.blocks * count,)
+        self._row_grid = (32 * count,)  # of one warp each: as many as multiprocessors hold
+
+    @staticmethod
+    def _shapes(weights: Weights, rows: int) -> Shapes:
+        return {"d_h": ((rows, 2, weights.padded), weights.dtype)}
+
+    @staticmethod
+    def bytes(weights: Weights, rows: int) -> int:
+        """Memory that all buffers take."""
+        return Buffers.bytes(weights, rows) + size_of(StatementWaves._shapes(weights, rows))
 
     def load(self, *weights: Tensor) -> None:
         """Take over table, hidden_1, input_2, hidden_2 and bias_2."""
@@ -152,6 +162,7 @@ class StatementWaves:
             *weights, self._no_branch, self._no_branch, w.table, w.weights, w.branch_weight, w.branch_bias,
             **self._sizes, **self.wide, num_warps=2,
         )  # fmt: skip
+        torch.index_select(w.weights.view(self._ordered.shape), 1, self._order, out=self._ordered)
 
     def forward(self, wave: int) -> None:
         """All tokens of the statements of a wave of the plan, from plane 0 of the states to plane 4."""
@@ -166,10 +177,14 @@ class StatementWaves:
         """The same backwards, from `d_state` and the gates of the last token."""
         b, plan = self.buffers, self.plan
         for token in (3, 2, 1, 0, -1):
-            statement_backward[self._backward_grid](
-                plan.waves, wave, c=b.c, gates=b.gates, d_state=b.d_state, capacity=b.rows, WAVE=token,
-                **self._backward,
-            )  # fmt: skip
+            products_backward[self._backward_grid](
+                plan.waves, wave, d_h=self._d_h, d_state=b.d_state, capacity=b.rows, WAVE=token, **self._backward
+            )
+            if token >= 0:
+                gates_backward[self._row_grid](
+                    plan.waves, wave, b.c, b.gates, self._d_h, b.d_state, b.rows, WAVE=token,
+                    AFTER=b.h.dtype == torch.float32, **self.wide, num_warps=1,
+                )  # fmt: skip
 
     def gradients(self, offsets: Tensor, end: int) -> tuple[Tensor, ...]:
         """Of table, hidden_1, input_2, hidden_2 and bias_2; offsets[end] statements took part."""
@@ -240,7 +255,7 @@ class MessageLauncher(ABC, Generic[PlanT]):
     @classmethod
     def bytes(cls, model: ProgramModel, weights: Weights, capacity: Any) -> int:
         """Memory that all buffers take."""
-        return size_of(cls.shapes(model, weights, capacity)) + Buffers.bytes(weights, capacity.statements)
+        return size_of(cls.shapes(model, weights, capacity)) + StatementWaves.bytes(weights, capacity.statements)
 
     @abstractmethod
     def inputs(self) -> tuple[Tensor, ...]:
@@ -289,7 +304,7 @@ class RowLauncher(MessageLauncher[MessagePlan]):
         b, plan = self.waves.buffers, self.plan
         backward_kernels.start_backward[(min(plan.capacity.statements, self.row_blocks), self.padded // UNITS.value)](
             plan.waves, plan.member_offsets, plan.members, d_rows, b.h, b.c, b.gates, b.d_state, b.rows,
-            PARTS=self.parts, P=self.padded, B=32, num_warps=2,
+            PARTS=self.parts, P=self.padded, B=32, num_warps=4,
         )  # fmt: skip
         self.waves.backward(0)
         return self.waves.gradients(plan.waves, 1)

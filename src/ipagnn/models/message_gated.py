@@ -19,9 +19,9 @@ from ipagnn.models.packed_buffers import Weights
 from ipagnn.models.pointer import EPSILON
 
 SEND_TILES = Tiles(Tile(128, 128, 64, 8, 3), Tile(64, 32, 64, 4, 3))
-GATED_TILES = Tiles(Tile(128, 32, 32, 8, 3, registers=128), Tile(64, 32, 64, 4, 3))
-ARRIVE_TILES = Tiles(Tile(128, 128, 64, 8, 3), Tile(64, 32, 64, 4, 3))
-BACKWARD_TILES = Tiles(Tile(128, 128, 64, 8, 3, S=16, registers=128), Tile(64, 32, 64, 4, 3, S=16))
+GATED_TILES = Tiles(Tile(128, 32, 64, 8, 2, registers=128), Tile(64, 32, 64, 4, 3))
+ARRIVE_TILES = Tiles(Tile(128, 64, 64, 4, 4), Tile(64, 32, 64, 4, 3))
+BACKWARD_TILES = Tiles(Tile(128, 128, 64, 8, 3, blocks=3), Tile(64, 32, 64, 4, 3))
 
 
 class GatedLauncher(RowLauncher):
@@ -63,7 +63,6 @@ class GatedLauncher(RowLauncher):
                 "states": blocks(h, gated.M, gated.K),
                 "w_input": blocks(w_input, gated.K, gated.N),
                 "w_hidden": blocks(w_hidden, gated.K, gated.N),
-                "S": gated.S,
             },
             {"gradients": blocks(gates, arrive.M, arrive.K), "w_input": blocks(w_input, arrive.N, arrive.K)},
             {
@@ -71,7 +70,6 @@ class GatedLauncher(RowLauncher):
                 "d_sent": blocks(d_messages, back.M, back.K),
                 "w_hidden": blocks(w_hidden, back.N, back.K),
                 "w_messages": blocks(w_messages, back.N, back.K),
-                "S": back.S,
             },
         )
         for arguments, tile in zip(tiled, (send, gated, arrive, back), strict=True):
@@ -156,10 +154,13 @@ class GatedLauncher(RowLauncher):
                     v["messages"], v["x"], v["d_x"], d_messages, v["pointer"], v["decision"], v["scales"],
                     v["d_pointer"], v["d_score"], **self._rows, num_warps=4,
                 )  # fmt: skip
-            backward_kernels.gated_backward[self._back_grid](
-                plan.offsets, step, plan.next, plan.previous, plan.flags, h=h, gates=v["gates"], d_state=v["d_state"],
-                branch_weight=self.w_branch, d_score=v["d_score"], FIRST=step == 0, POINTER=self.pointer,
-                SLOTS=self.slots, **self._back,
+            backward_kernels.state_products_backward[self._back_grid](  # nobody needs the step's d_x any more
+                plan.offsets, step, plan.next, plan.flags, d_h=v["d_x"], SLOTS=self.slots, **self._back
+            )
+            backward_kernels.update_backward[(self.row_blocks,)](
+                plan.offsets, step, plan.next, plan.previous, plan.flags, v["d_x"], h, v["gates"], v["d_state"],
+                self.w_branch, v["d_score"], FIRST=step == 0, POINTER=self.pointer, PARTS=self.parts,
+                **self.waves.wide, num_warps=1,
             )  # fmt: skip
         lines, gates = h.view(-1, padded), v["gates"].view(-1, 4 * padded)
         d_weight = product(lines, d_messages.view(-1, self.slots * padded)).view(padded, self.slots, padded)[..., :size]

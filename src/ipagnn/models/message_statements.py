@@ -82,7 +82,7 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
             )
             self.waves.backward(step)
         kernels.begin_backward[(self.row_blocks, self.padded // UNITS.value)](
-            WIDTH=UNITS.value, B=32, **messages, num_warps=4
+            WIDTH=UNITS.value, B=16, **messages, num_warps=2
         )
         self.waves.backward(0)
         return self.waves.gradients(plan.offsets, steps + 1)

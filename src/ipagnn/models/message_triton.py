@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from ipagnn.models import message_kernels
-from ipagnn.models.message_statements_triton import halves
+from ipagnn.models.message_statements_triton import UNITS, halves
 from ipagnn.models.packed_triton import PLAIN, load_state, sigmoid, tanh
 
 DECIDES, EXIT = tl.constexpr(message_kernels.DECIDES), tl.constexpr(message_kernels.EXIT)
@@ -132,10 +132,10 @@ def gather(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P: tl.constexpr, S: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The end of a GRU for S units: the new state, where there is one, and the gates, which the backward pass needs."""
+def _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The end of a GRU for 32 units: the new state, where there is one, and the gates, for the backward pass."""
     line = tl.arange(0, n.shape[0])
-    units = begin + tl.arange(0, S)
+    units = begin + tl.arange(0, UNITS)
     some = (units < P)[None, :]
     goes_on = (target >= 0)[:, None] & some
     r, z = sigmoid(r), sigmoid(z)
@@ -161,20 +161,20 @@ def _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, 
 @triton.jit
 def _update_slices(  # type: ignore[no-untyped-def]
     n, r, z, u, base, last, inside, target, to, begin, state, h, gates,
-    P: tl.constexpr, M: tl.constexpr, N: tl.constexpr, S: tl.constexpr,
+    P: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
-    """`_update` for N units in slices of S."""
-    if N == S:
-        _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, S)
+    """`_update` for N units."""
+    if N == UNITS:
+        _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P)
     else:
         n, n_right = halves(n, M, N)
         r, r_right = halves(r, M, N)
         z, z_right = halves(z, M, N)
         u, u_right = halves(u, M, N)
-        _update_slices(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, M, N // 2, S)
+        _update_slices(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, M, N // 2)
         _update_slices(
             n_right, r_right, z_right, u_right, base, last, inside, target, to, begin + N // 2, state, h, gates,
-            P, M, N // 2, S,
+            P, M, N // 2,
         )  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def _update_slices(  # type: ignore[no-untyped-def]
 def gated_forward(  # type: ignore[no-untyped-def]
     offsets, step, following, arrival_offsets, arrived, states, w_input, w_hidden, bias, state, h, gates,
     SKIP: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, S: tl.constexpr, EXACT: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """GRU(h, h~) of all rows that go on.
 
@@ -235,4 +235,4 @@ def gated_forward(  # type: ignore[no-untyped-def]
                 u = tl.dot(a, w_hidden.load([start, 2 * P + begin]), u, input_precision=precision)
         target = tl.load(following + rows, mask=inside, other=-1)
         to = target * PARTS + (base + line) % PARTS - last
-        _update_slices(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, M, N, S)
+        _update_slices(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, P, M, N)

@@ -3,80 +3,21 @@
 import triton
 import triton.language as tl
 
-from ipagnn.models.message_statements_triton import UNITS, halves
+from ipagnn.models.message_statements_triton import UNITS
 from ipagnn.models.message_triton import DECIDES, EXIT
 from ipagnn.models.packed_triton import PLAIN, load_four, tanh
 
 
-@triton.jit
-def _update_backward(  # type: ignore[no-untyped-def]
-    total, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
-    FIRST: tl.constexpr, POINTER: tl.constexpr, P: tl.constexpr, S: tl.constexpr,
-):  # fmt: skip
-    """The end of `gated_backward` for S units; `before` is the first line of the step before."""
-    units = begin + tl.arange(0, S)[None, :]
-    here = inside[:, None] & (units < P)
-    own = d_state + base.to(tl.int64) * P + (tl.arange(0, total.shape[0])[:, None] * P + units)
-    total += tl.load(own, mask=here & carried[:, None], other=0.0)
-    if POINTER:
-        total += slope[:, None] * tl.load(branch_weight + part[:, None] * P + units, mask=here, other=0.0)
-    total = tl.where(units < P - 1, total, 0.0)
-    if FIRST:
-        tl.store(own, total, mask=here)
-    else:
-        wide_before = before.to(tl.int64) * P
-        saved = gates + 4 * wide_before + (origin[:, None] * (4 * P) + units)
-        at = wide_before + (origin[:, None] * P + units)
-        n = tl.load(saved, mask=here, other=0.0).to(tl.float32)
-        z = tl.load(saved + 2 * P, mask=here, other=0.0).to(tl.float32)
-        old = tl.load(h + at, mask=here, other=0.0).to(tl.float32)
-        kind = gates.dtype.element_ty
-        tl.store(d_state + at, total * z, mask=here)
-        tl.store(saved + 2 * P, (total * (old - n) * z * (1.0 - z)).to(kind), mask=here)
-        d_n = total * (1.0 - z) * (1.0 - n * n)
-        tl.store(saved, d_n.to(kind), mask=here)
-        r = tl.load(saved + P, mask=here, other=0.0).to(tl.float32)
-        u = tl.load(saved + 3 * P, mask=here, other=0.0).to(tl.float32)
-        tl.store(saved + P, (d_n * u * r * (1.0 - r)).to(kind), mask=here)
-        tl.store(saved + 3 * P, (d_n * r).to(kind), mask=here)
-
-
-@triton.jit
-def _update_slices_backward(  # type: ignore[no-untyped-def]
-    total, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
-    FIRST: tl.constexpr, POINTER: tl.constexpr, P: tl.constexpr, M: tl.constexpr, N: tl.constexpr, S: tl.constexpr,
-):  # fmt: skip
-    """`_update_backward` for N units in slices of S."""
-    if N == S:
-        _update_backward(
-            total, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
-            FIRST, POINTER, P, S,
-        )  # fmt: skip
-    else:
-        left, right = halves(total, M, N)
-        _update_slices_backward(
-            left, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
-            FIRST, POINTER, P, M, N // 2, S,
-        )  # fmt: skip
-        _update_slices_backward(
-            right, base, before, inside, origin, carried, slope, part, begin + N // 2, h, gates, d_state,
-            branch_weight, FIRST, POINTER, P, M, N // 2, S,
-        )  # fmt: skip
-
-
 @triton.jit(do_not_specialize=PLAIN)
-def gated_backward(  # type: ignore[no-untyped-def]
-    offsets, step, following, previous, flags, gradients, d_sent, w_hidden, w_messages, h, gates, d_state,
-    branch_weight, d_score,
-    FIRST: tl.constexpr, POINTER: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, S: tl.constexpr, EXACT: tl.constexpr,
+def state_products_backward(  # type: ignore[no-untyped-def]
+    offsets, step, following, flags, gradients, d_sent, w_hidden, w_messages, d_h,
+    SLOTS: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the states of `step`, and of the gates that made them.
+    """The gradient of the states of `step` by what they are multiplied with: d_h [line, P].
 
-    d_state [line, P] holds z times the gradient one step later, and at the last exits that of the loss; at step 0 it
-    receives the gradient itself. gates [line, 4, P] holds n~, r, z, u of the update at a row until this replaces them
-    by the gradients of n, r, z, u before their non-linearities. Descriptors: `gradients` of gates and `d_sent` of the
-    gradients of messages [line, SLOTS, P], in blocks [M, K]; weights [P, 3 P] and [P, SLOTS * P] in blocks [N, K].
+    Descriptors: `gradients` of gates and `d_sent` of the gradients of messages [line, SLOTS, P], in blocks [M, K];
+    weights [P, 3 P] and [P, SLOTS * P] in blocks [N, K].
     """
     first = tl.load(offsets + step) * PARTS
     last = tl.load(offsets + step + 1) * PARTS
@@ -101,15 +42,51 @@ def gated_backward(  # type: ignore[no-untyped-def]
         for start in range(0, length, K):
             right = tl.trans(w_messages.load([begin, start]))
             total = tl.dot(d_sent.load([base, start]), right, total, input_precision=precision)
-        carried = (target >= 0) | ((flag & EXIT) != 0)
-        part = (base + line) % PARTS
-        slope = tl.load(d_score + rows, mask=inside, other=0.0) if POINTER else 0.0
-        before = 0 if FIRST else tl.load(offsets + step - 1) * PARTS
-        origin = part if FIRST else tl.load(previous + rows, mask=inside, other=0) * PARTS + part - before
-        _update_slices_backward(
-            total, base, before, inside, origin, carried, slope, part, begin, h, gates, d_state, branch_weight,
-            FIRST, POINTER, P, M, N, S,
-        )  # fmt: skip
+        units = begin + tl.arange(0, N)
+        at = d_h + base.to(tl.int64) * P + (line[:, None] * P + units[None, :])
+        tl.store(at, total.to(d_h.dtype.element_ty), mask=inside[:, None] & (units < P)[None, :])
+
+
+@triton.jit(do_not_specialize=PLAIN)
+def update_backward(  # type: ignore[no-untyped-def]
+    offsets, step, following, previous, flags, d_h, h, gates, d_state, branch_weight, d_score,
+    FIRST: tl.constexpr, POINTER: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """The gradient of the states of `step`, and of the gates that made them.
+
+    d_state [line, P] holds z times the gradient one step later, and at the last exits that of the loss; at step 0 it
+    receives the gradient itself. gates [line, 4, P] holds n~, r, z, u of the update at a row until this replaces them
+    by the gradients of n, r, z, u before their non-linearities.
+    """
+    units = tl.arange(0, WIDTH)
+    fits = units < P
+    first = tl.load(offsets + step)
+    lines = (tl.load(offsets + step + 1) - first) * PARTS
+    for index in range(tl.program_id(0), lines, tl.num_programs(0)):
+        row = first.to(tl.int64) + index // PARTS
+        part = index % PARTS
+        carried = (tl.load(following + row) >= 0) | ((tl.load(flags + row) & EXIT) != 0)
+        own = (row * PARTS + part) * P + units
+        total = tl.load(d_h + own, mask=fits, other=0.0).to(tl.float32)
+        total += tl.load(d_state + own, mask=fits & carried, other=0.0)
+        if POINTER:
+            total += tl.load(d_score + row) * tl.load(branch_weight + part * P + units, mask=fits, other=0.0)
+        total = tl.where(units < P - 1, total, 0.0)
+        if FIRST:
+            tl.store(d_state + own, total, mask=fits)
+        else:
+            origin = tl.load(previous + row).to(tl.int64) * PARTS + part
+            at = origin * P + units
+            saved = gates + origin * (4 * P) + units
+            n, r, z, u = load_four(saved, fits, P)
+            old = tl.load(h + at, mask=fits, other=0.0).to(tl.float32)
+            kind = gates.dtype.element_ty
+            d_n = total * (1.0 - z) * (1.0 - n * n)
+            tl.store(d_state + at, total * z, mask=fits)
+            tl.store(saved, d_n.to(kind), mask=fits)
+            tl.store(saved + P, (d_n * u * r * (1.0 - r)).to(kind), mask=fits)
+            tl.store(saved + 2 * P, (total * (old - n) * z * (1.0 - z)).to(kind), mask=fits)
+            tl.store(saved + 3 * P, (d_n * r).to(kind), mask=fits)
 
 
 @triton.jit(do_not_specialize=PLAIN)
@@ -235,13 +212,13 @@ def start_backward(  # type: ignore[no-untyped-def]
     The columns of a statement are shared by P / 32 blocks: some statements, and the exit, begin a thousand rows.
     """
     column = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
-    inside = column < P - 1
+    inside = column < P
     plane = capacity.to(tl.int64) * P
     for statement in range(tl.program_id(0), tl.load(waves + 1), tl.num_programs(0)):
-        o_c1 = tl.zeros((UNITS,), tl.float32)
-        o_h1 = tl.zeros((UNITS,), tl.float32)
-        o_c2 = tl.zeros((UNITS,), tl.float32)
-        o_h2 = tl.zeros((UNITS,), tl.float32)
+        s_c1 = tl.zeros((B, UNITS), tl.float32)
+        s_h1 = tl.zeros((B, UNITS), tl.float32)
+        s_c2 = tl.zeros((B, UNITS), tl.float32)
+        s_h2 = tl.zeros((B, UNITS), tl.float32)
         last = tl.load(member_offsets + statement + 1)
         for first in range(tl.load(member_offsets + statement), last, B):
             index = first + tl.arange(0, B)
@@ -249,8 +226,13 @@ def start_backward(  # type: ignore[no-untyped-def]
             at = d_rows + row[:, None] * (PARTS * P) + column[None, :]
             some = (index < last)[:, None] & inside[None, :]
             if PARTS == 4:
-                o_c1 += tl.sum(tl.load(at, mask=some, other=0.0), 0)
-                o_h1 += tl.sum(tl.load(at + P, mask=some, other=0.0), 0)
-                o_c2 += tl.sum(tl.load(at + 2 * P, mask=some, other=0.0), 0)
-            o_h2 += tl.sum(tl.load(at + (PARTS - 1) * P, mask=some, other=0.0), 0)
-        last_token_backward(o_c1, o_h1, o_c2, o_h2, h, c, gates, d_state, statement, plane, column, column < P, P)
+                s_c1 += tl.load(at, mask=some, other=0.0)
+                s_h1 += tl.load(at + P, mask=some, other=0.0)
+                s_c2 += tl.load(at + 2 * P, mask=some, other=0.0)
+            s_h2 += tl.load(at + (PARTS - 1) * P, mask=some, other=0.0)
+        real = column < P - 1  # the last one is no part of the state
+        o_c1 = tl.where(real, tl.sum(s_c1, 0), 0.0)
+        o_h1 = tl.where(real, tl.sum(s_h1, 0), 0.0)
+        o_c2 = tl.where(real, tl.sum(s_c2, 0), 0.0)
+        o_h2 = tl.where(real, tl.sum(s_h2, 0), 0.0)
+        last_token_backward(o_c1, o_h1, o_c2, o_h2, h, c, gates, d_state, statement, plane, column, inside, P)

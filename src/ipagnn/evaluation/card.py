@@ -74,9 +74,9 @@ def _overall(run: RunRecord, evaluation: dict[str, Any]) -> str:
 
 def _steps(factor: float, accuracy: float, count: int, length: int) -> str:
     return (
-        "- **Steps**: all above is with the steps of the run, the paper's T(x) unless the recipe says otherwise. As they "
-        f"are here, the weights take {factor:g} times as many: they then get {percent(accuracy)}% of {count:,} withheld "
-        f"programs of {length} lines right."
+        "- **Steps**: all above is with the steps of the run, the paper's T(x) unless the recipe says otherwise. As "
+        f"they are here, the weights take {factor:g} times as many: they then get {percent(accuracy)}% of {count:,} "
+        f"withheld programs of {length} lines right."
     )
 
 

@@ -75,6 +75,7 @@ def test_a_plan_of_statements_is_sound(make: Make, some: ProgramTable) -> None:
     assert isinstance(plan, StatementPlan)
     rows, exits = int(plan.offsets[-1]), int(plan.exit_offsets[-1])
     assert exits == batch.steps.sum()
+    assert plan.offsets[int(batch.steps.max())] == rows, "kernels launch nothing for statements in the last step"
     assert len(plan.tokens[: plan.offsets[1]].unique(dim=0)) == plan.offsets[1]
     steps = torch.cat(
         [

@@ -59,7 +59,8 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
                 exit_offsets=plan.exit_offsets, step=step, arrival_offsets=plan.arrival_offsets, arrivals=plan.arrivals,
                 exits=exits, WIDTH=width, **self._mixed, num_warps=1,
             )  # fmt: skip
-            self.waves.forward(step)
+            if step < plan.capacity.steps:  # when only exits are left
+                self.waves.forward(step)
         return exits[:, plan.final, : self.hidden].transpose(0, 1).reshape(len(plan.final), -1)
 
     def backward(self, d_final: Tensor) -> tuple[Tensor, ...]:
@@ -76,7 +77,7 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
             "d_exits": d_exits,
             **self._mixed,
         }
-        for step in range(steps, 0, -1):
+        for step in range(steps - 1, 0, -1):  # nobody reads the states of the last
             kernels.mix_backward[self._grid](
                 exit_offsets=plan.exit_offsets, step=step, WIDTH=self.waves.wide["WIDTH"], **messages, num_warps=1
             )

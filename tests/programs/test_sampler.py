@@ -11,6 +11,7 @@ import pytest
 
 from ipagnn.programs.grammar import PAPER, Grammar, Lengths
 from ipagnn.programs.graph_kernels import static_steps
+from ipagnn.programs.interpreter import trace_length, value
 from ipagnn.programs.program import Line, Program, ProgramTable, Task
 from ipagnn.programs.sampler import CHUNK, Sampler
 
@@ -208,6 +209,22 @@ def sampled_lines(**edits: object) -> list[Line]:
     return [line for program in table for line in program.lines]
 
 
+def test_programs_that_run_too_long_are_drawn_again_and_no_others() -> None:
+    free = Sampler(withheld=False, seed=5)
+    limited = replace(free, trace_limit=15)
+    before, after = free.table(0, 600), limited.table(0, 600)
+    lengths = [trace_length(program) for program in before]
+    kept = [i for i, length in enumerate(lengths) if length <= 15]
+    assert 300 < len(kept) < 550
+    assert all(before[i] == after[i] for i in kept)
+    assert max(trace_length(program) for program in after) == 15
+    assert after.target.tolist() == [value(program) for program in after]
+    masked = replace(limited, task="partial")
+    assert masked.program(7) == (masked.table(0, 9)[7], int(masked.table(0, 9).target[7]))
+    with pytest.raises(ValueError, match=r"no program of 10 lines and at most 3 statements"):
+        Sampler(lengths=Lengths.exact(10), grammar=replace(PAPER, stmt_if=0, stmt_if_else=0), trace_limit=3).table(0, 1)
+
+
 def test_an_edited_grammar_is_obeyed() -> None:
     lines = sampled_lines(
         initial_values=(40, 41),
@@ -301,7 +318,9 @@ def test_the_last_index_has_a_program() -> None:
     assert len(Sampler(lengths=Lengths.exact(4)).program(2**63 - 1)[0]) == 4
 
 
-@pytest.mark.parametrize("fields", [{"seed": -1}, {"seed": 2**64}, {"seed": 1.0}, {"task": "half"}])
+@pytest.mark.parametrize(
+    "fields", [{"seed": -1}, {"seed": 2**64}, {"seed": 1.0}, {"task": "half"}, {"trace_limit": -1}]
+)
 def test_bad_samplers_are_refused(fields: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"The (seed|task) is .*; it must be"):
+    with pytest.raises(ValueError, match=r"The (seed|task|trace limit) is .*; it must be"):
         Sampler(**fields)  # type: ignore[arg-type]

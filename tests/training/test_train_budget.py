@@ -4,12 +4,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ipagnn.data import StepBudget
-from ipagnn.models import load_model
+from ipagnn.models import build_model, load_model
+from ipagnn.programs import trace_length
 from ipagnn.training import TrainConfig, train
-from ipagnn.training.sources import make_source, steps_of
+from ipagnn.training.sources import data_fingerprint, make_source, steps_of
 from ipagnn.training.step import PlainStep
 
 
@@ -39,9 +41,26 @@ def test_windows_sort_by_the_steps_of_training() -> None:
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
 
 
+def test_steps_by_traces_are_a_quarter_more_and_no_program_needs_more_than_the_most() -> None:
+    config = TrainConfig(batch_size=8, budget="trace", budget_cap=20)
+    table = make_source(config, None).table(0, 400)
+    lengths = np.array([trace_length(program) for program in table])
+    assert lengths.max() <= 20
+    assert lengths.max() > 16  # so the most is not far
+    steps = steps_of(config.trained_model, table)
+    assert steps.tolist() == np.minimum(np.ceil(1.25 * (lengths + 2)), 20).astype(int).tolist()
+    batch = build_model(config.trained_model).collate(table)
+    assert batch.steps.tolist() == steps.tolist()
+    assert "at most 20 statements" in data_fingerprint(config, None)
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
-    [({"budget": "papr"}, "one of model, static"), ({"budget_cap": 0}, "budget_cap is 0; it must be from 1 to")],
+    [
+        ({"budget": "papr"}, "one of model, static, trace"),
+        ({"budget": "trace", "task": "partial"}, "no trace to count"),
+        ({"budget_cap": 0}, "budget_cap is 0; it must be from 1 to"),
+    ],
 )
 def test_mistakes_are_named(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):

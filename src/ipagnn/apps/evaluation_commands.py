@@ -53,8 +53,9 @@ def evaluate(
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Steps that a model may take: a multiple of T(x) such as `2`, or `static`, enough for the true trace "
-            "by the loop counts in the text. [default: as the model is configured, usually T(x)]"
+            help="Steps that a model may take: a multiple of T(x) such as `2`; `static`, enough for the true trace by "
+            "the loop counts in the text; or `trace`, what the trace itself has and two more. "
+            "[default: as the model is configured, usually T(x)]"
         ),
     ] = None,
     device: Annotated[str, _DEVICE] = "auto",
@@ -303,14 +304,14 @@ def _changes(prune: float | None, budget: str | None) -> dict[str, Any]:
     from ipagnn.data import StepBudget
 
     changes: dict[str, Any] = {} if prune is None else {"prune": prune}
-    if budget == "static":
-        changes["budget"] = StepBudget("static")
+    if budget in ("static", "trace"):
+        changes["budget"] = StepBudget(budget)  # type: ignore[arg-type]
     elif budget is not None:
         try:
             changes["budget"] = StepBudget(factor=float(budget))
         except ValueError:
             raise ValueError(
-                f"--budget is {budget!r}; it must be a positive multiple of T(x), such as 2, or static."
+                f"--budget is {budget!r}; it must be a positive multiple of T(x), such as 2, static or trace."
             ) from None
     return changes
 

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ipagnn.data.batch import TRACE_LIMIT
-from ipagnn.data.batch_kernels import build_graphs
+from ipagnn.data.batch import TRACE_LIMIT, graphs_of
 from ipagnn.data.contract import Batch
 from ipagnn.evaluation.pointer import PointerMetrics, measure_pointer
 from ipagnn.models import Output, ProgramModel
@@ -244,9 +243,7 @@ class _Runner:
 
     def _measure(self, table: ProgramTable, task: Task) -> _Sizes:
         budget, grammar = self.model.config.budget, self.model.config.grammar
-        offsets, tokens, _, _, true, false, counted = build_graphs(
-            table.line_offsets, table.line_tokens, budget.kind == "static"
-        )
+        offsets, tokens, _, _, true, false, steps = graphs_of(table, budget, grammar.modulus, grammar.condition_modulus)
         lengths = np.full(len(table), -1, np.int64)
         if task == "full":
             for i, (first, end) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
@@ -265,7 +262,7 @@ class _Runner:
                         f"leave it out, or choose another model than {self.model.name}."
                     )
                 lengths[i] = -1 if problem else len(nodes)
-        return _Sizes(np.diff(offsets).astype(np.int64), budget.apply(counted), table.lengths, lengths)
+        return _Sizes(np.diff(offsets).astype(np.int64), steps, table.lengths, lengths)
 
     def _batches(self, order: npt.NDArray[np.int64], sizes: _Sizes) -> Iterator[tuple[npt.NDArray[np.int64], bool]]:
         """Programs of each batch, as many in the order of size as fit, and whether rows are found on the way."""

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from ipagnn.data.batch import PAPER_BUDGET, StepBudget
-from ipagnn.data.batch_kernels import build_graphs
+from ipagnn.data.batch import PAPER_BUDGET, StepBudget, graphs_of
 from ipagnn.programs import PAPER, ExecutionError, Grammar, Program, ProgramError, ProgramTable, Task, parse, target
 from ipagnn.programs.text import MAX_CHARACTERS, format_program
 
@@ -146,7 +145,7 @@ class ProgramFile:
             given = self._target(item.target)
             true = target(program, self.grammar) if task == "full" else None
             table = ProgramTable.from_programs([program])
-            self.budget.apply(build_graphs(table.line_offsets, table.line_tokens, self.budget.kind == "static")[-1])
+            graphs_of(table, self.budget, self.grammar.modulus, condition_modulus)
         except (ProgramError, ExecutionError) as error:
             raise _InvalidError(f"in the program, {error}") from error
         except ValueError as error:

@@ -39,8 +39,9 @@ def recipe_words(config: TrainConfig) -> str:
         words.append(f"even lengths for {config.curriculum:.0%}")
     if not config.model.indent:
         words.append("no indentation read")
-    if config.budget == "static":
-        words.append(f"trained with enough steps (at most {config.budget_cap})")
+    if config.budget != "model":
+        counted = "by loop counts" if config.budget == "static" else "by traces"
+        words.append(f"trained with enough steps ({counted}, at most {config.budget_cap})")
     if config.window > 1:
         words.append(f"windows of {config.window}")
     if config.precision != default.precision:
@@ -96,7 +97,7 @@ def summarise_recipe(indices: Sequence[int], runs: Sequence[Document]) -> Docume
         "title": first["title"],
         "task": first["task"],
         "recipe": first["recipe"],
-        "budget": first["settings"]["budget"],
+        "enough_steps": first["settings"]["budget"] != "model",
         "runs": list(indices),
         "seeds": len(own),
         "examples": first["cost"]["examples"],

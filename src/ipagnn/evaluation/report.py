@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 from matplotlib.figure import Figure
 
@@ -20,7 +20,6 @@ from ipagnn.evaluation.runs import RunRecord
 from ipagnn.evaluation.style import figure_bytes
 from ipagnn.models import MODELS, ProgramModel
 from ipagnn.programs import AUTHORS, PAPER, Task
-from ipagnn.training.config import TrainBudget
 from ipagnn.training.files import write_whole
 
 TASKS: Final[tuple[Task, ...]] = ("full", "partial")
@@ -54,8 +53,8 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         "tasks": [task for task in TASKS if any(recipe["task"] == task for recipe in recipes)],
         "rows": [
             _row(*kind, recipes)
-            for kind in product(order, get_args(TrainBudget))
-            if any((recipe["model"], recipe["budget"]) == kind for recipe in recipes)
+            for kind in product(order, (False, True))
+            if any((recipe["model"], recipe["enough_steps"]) == kind for recipe in recipes)
         ],
         "recipes": recipes,
         "runs": told,
@@ -69,12 +68,12 @@ def _merit(recipe: Document) -> tuple[bool, bool, float]:
     return recipe["true_values"], recipe["comparable"], validation
 
 
-def _row(model: str, budget: TrainBudget, recipes: Sequence[Document]) -> Document:
-    title = paper.TITLES[model] + (", trained with enough steps" if budget == "static" else "")
+def _row(model: str, enough_steps: bool, recipes: Sequence[Document]) -> Document:
+    title = paper.TITLES[model] + (", trained with enough steps" if enough_steps else "")
     row: Document = {"model": model, "title": title}
     for task in TASKS:
-        kind = (model, budget, task)
-        own = [i for i, each in enumerate(recipes) if (each["model"], each["budget"], each["task"]) == kind]
+        kind = (model, enough_steps, task)
+        own = [i for i, each in enumerate(recipes) if (each["model"], each["enough_steps"], each["task"]) == kind]
         best = max(own, key=lambda i: _merit(recipes[i]), default=None)
         chosen: Document = {} if best is None else recipes[best]
         test = chosen.get("test", {})

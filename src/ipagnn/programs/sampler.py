@@ -48,6 +48,7 @@ class Sampler:
         withheld: False draws only programs that may be trained on, True only those withheld from training (see
             `hash_kernels`), None all programs. Lengths keep their distribution: a program on the wrong side is drawn
             again with the same length.
+        trace_limit: Programs that execute more statements than this are drawn again in the same way; 0 keeps them.
     """
 
     task: Task = "full"
@@ -55,12 +56,15 @@ class Sampler:
     grammar: Grammar = PAPER
     seed: int = 0
     withheld: bool | None = None
+    trace_limit: int = 0
 
     def __post_init__(self) -> None:
         if self.task not in ("full", "partial"):
             raise ValueError(f"The task is {self.task!r}; it must be 'full' or 'partial'.")
         if not isinstance(self.seed, int) or not 0 <= self.seed < 2**64:
             raise ValueError(f"The seed is {self.seed!r}; it must be a whole number from 0 to 2**64 - 1.")
+        if not isinstance(self.trace_limit, int) or self.trace_limit < 0:
+            raise ValueError(f"The trace limit is {self.trace_limit!r}; it must be a whole number, 0 for none.")
 
     def table(self, start: int, count: int, threads: int = 1) -> ProgramTable:
         """The programs `start:start + count` with their targets.
@@ -136,6 +140,7 @@ class Sampler:
             self._rules,
             self.task == "partial",
             -1 if self.withheld is None else int(self.withheld),
+            self.trace_limit,
             table.line_offsets[first : last + 1],
             table.line_tokens,
             table.target[first:last],
@@ -150,6 +155,8 @@ class Sampler:
             what = "" if self.task == "full" else " with a line to mask"
             if self.withheld is not None:
                 what += " withheld from training" if self.withheld else " that may be trained on"
+            if self.trace_limit:
+                what += f" and at most {self.trace_limit} statements to execute"
             raise ValueError(
                 f"{MAX_ATTEMPTS:,} attempts made no program of {length} lines{what}: this grammar hardly reaches it; "
                 "choose another length, or raise the weights that lead there."
@@ -165,6 +172,7 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
     rules,
     partial,
     withheld,
+    trace_limit,
     offsets,
     tokens,
     target,
@@ -183,12 +191,21 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
         masked = np.int64(-1)
         for _ in range(MAX_ATTEMPTS):
             masked = draw_program(rules, scratch, partial, program)
-            if masked < 0 or withheld < 0 or is_withheld(program_hash(program, masked)) == (withheld == 1):
+            if masked < 0:
                 break
+            if withheld < 0 or is_withheld(program_hash(program, masked)) == (withheld == 1):
+                nodes = control_flow(program, node_lines, true, false, graph_scratch)
+                if trace_limit == 0 or static_steps(program, graph_scratch[0]) <= trace_limit:
+                    break
+                all_nodes = np.ones(nodes - 1, np.bool_)
+                modulus, condition_modulus = rules.modulus, rules.condition_modulus
+                if not exceeds_blocks(
+                    program, node_lines, true, false, all_nodes, modulus, condition_modulus, trace_limit
+                ):
+                    break
             masked = np.int64(-1)
         if masked < 0:
             return i
-        control_flow(program, node_lines, true, false, graph_scratch)
         target[i] = execute(
             program, node_lines, true, false, rules.modulus, rules.condition_modulus, memo, i + 1, stack
         )

@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ipagnn.data.batch import TRACE_LIMIT
-from ipagnn.data.batch_kernels import build_graphs
+from ipagnn.data.batch import PAPER_BUDGET, TRACE_LIMIT, StepBudget, graphs_of
 from ipagnn.data.shards import DataSet, DataSetError, read_shards
 from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source
@@ -210,7 +209,10 @@ def make_source(config: TrainConfig, data: DataSet | None) -> Source:
     """The numbered programs of a run."""
     source: Source
     if data is None:
-        source = sampler = training_sampler(config.task, config.length, config.seed, config.model.grammar)
+        sampler = training_sampler(config.task, config.length, config.seed, config.model.grammar)
+        if config.budget == "trace":
+            sampler = replace(sampler, trace_limit=config.budget_cap)
+        source = sampler
         if config.curriculum:
             even = replace(sampler, lengths=Lengths.uniform(range(MIN_LENGTH, config.length + 1)))
             source = Curriculum(even, sampler, round(config.curriculum * config.examples))
@@ -226,18 +228,20 @@ def steps_of(model: ModelConfig, table: ProgramTable) -> npt.NDArray[np.int64]:
     rows = MODELS[model.name].rows
     if rows == "lines":
         return np.diff(table.line_offsets).astype(np.int64)
+    modulus, condition_modulus = model.grammar.modulus, model.grammar.condition_modulus
     if rows == "trace":
-        offsets, tokens, _, _, true, false, _ = build_graphs(table.line_offsets, table.line_tokens, False)
-        grammar = model.grammar
+        offsets, tokens, _, _, true, false, _ = graphs_of(table)
         traced: npt.NDArray[np.int64] = trace_all(
-            offsets, tokens, true, false, grammar.modulus, grammar.condition_modulus, TRACE_LIMIT
+            offsets, tokens, true, false, modulus, condition_modulus, TRACE_LIMIT
         )[0]
         return np.diff(traced)
-    return model.budget.apply(_counted(table, static=model.budget.kind == "static"))
+    return _counted(table, model.budget, modulus, condition_modulus)
 
 
-def _counted(table: ProgramTable, *, static: bool = False) -> npt.NDArray[np.int64]:
-    steps: npt.NDArray[np.int64] = build_graphs(table.line_offsets, table.line_tokens, static)[-1]
+def _counted(
+    table: ProgramTable, budget: StepBudget = PAPER_BUDGET, modulus: int = 1000, condition_modulus: int = 10
+) -> npt.NDArray[np.int64]:
+    steps: npt.NDArray[np.int64] = graphs_of(table, budget, modulus, condition_modulus)[-1]
     return steps
 
 
@@ -248,4 +252,6 @@ def data_fingerprint(config: TrainConfig, data: DataSet | None) -> str:
     stream = f"stream of {config.task} programs up to length {config.length}, seed {config.seed}"
     if config.curriculum:
         stream += f", of even lengths for the first {config.curriculum:g} of the examples"
+    if config.budget == "trace":
+        stream += f", that execute at most {config.budget_cap} statements"
     return stream

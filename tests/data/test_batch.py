@@ -265,7 +265,7 @@ def test_static_budget_is_capped() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"kind": "paperr"}, "choose 'paper' or 'static'"),
+        ({"kind": "paperr"}, "choose 'paper', 'static' or 'trace'"),
         ({"factor": 0.0}, "positive number"),
         ({"factor": float("nan")}, "positive number"),
         ({"cap": 0}, "cap lies in"),
@@ -330,3 +330,11 @@ def test_without_indentation_only_the_first_tokens_differ(rows: RowKind | None) 
             elif isinstance(one, torch.Tensor):
                 assert torch.equal(one, other), field.name
     assert (table.line_tokens[:, 0] > 2).any()  # the programs themselves stay as they are
+
+
+def test_trace_budget_is_what_the_trace_has_and_two_more(mixed: ProgramTable) -> None:
+    wanted = [min(int(np.ceil(1.5 * (trace_length(program) + 2))), 40) for program in mixed]
+    assert collate(mixed, budget=StepBudget("trace", 1.5, cap=40)).steps.tolist() == wanted
+    masked = parse("v0 = 1\n_ = 0")
+    with pytest.raises(ValueError, match="has a masked line, so its trace cannot be followed"):
+        collate([masked], budget=StepBudget("trace"))

@@ -289,6 +289,12 @@ def test_an_exploding_norm_stops(tiny: TrainConfig, tmp_path: Path) -> None:
     assert {line["loss"] for line in read_metrics(RunFolder(tmp_path / "r")) if line["kind"] == "train"} == {None}
 
 
+def test_a_run_that_skips_nearly_everything_is_given_up(tiny: TrainConfig, tmp_path: Path) -> None:
+    hopeless = tiny.replace(norm_limit=1e-6, on_nan="skip", log_every=1, examples=100 * tiny.batch_size)
+    with pytest.raises(RunError, match=r"last 20 looks, up to step 20, .* lower rate"):
+        train(hopeless, tmp_path / "r")
+
+
 def test_windows_change_the_order_and_resume_exactly(
     tiny: TrainConfig, tmp_path: Path, final: Final, same: Same
 ) -> None:

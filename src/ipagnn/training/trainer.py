@@ -1,14 +1,12 @@
 """The training loop: every so many steps it looks at the metrics, and only then may it validate, save or stop."""
 
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ipagnn.data.shards import DataSet
 from ipagnn.data.stream import Stream
@@ -22,9 +20,13 @@ from ipagnn.training.folder import MODEL, MetricsFile, RunFolder
 from ipagnn.training.processes import Processes, arithmetic, join_processes
 from ipagnn.training.provenance import now, peak_memory_mb, provenance
 from ipagnn.training.schedule import rate_at
+from ipagnn.training.signals import stop_signals
 from ipagnn.training.sources import data_fingerprint, make_source, open_data
 from ipagnn.training.step import StepMetrics, TrainingStep, first_model, make_step
 from ipagnn.training.validation import Score, Validation
+
+HOPELESS: Final = 20
+"""Looks in a row at which nine of ten steps or more had been skipped, after which a run is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ class _Loop:
         self._step: TrainingStep[Any] = make_step(model, config, processes.device)
         if checkpoint:
             self._step.load(checkpoint.weights, checkpoint.state)
-        self._rate = -1.0
+        self._rate, self._hopeless = -1.0, 0
         self._source = make_source(config, data)
         self._score: Score | None = None
         self._validated = 0
@@ -182,7 +184,7 @@ class _Loop:
             rank=self._processes.rank,
             world=self._processes.world,
         )
-        with stream, _signals() as signalled:
+        with stream, stop_signals() as signalled:
             longest = 0.0
             while self._position.step < total:
                 began = time.monotonic()
@@ -213,6 +215,13 @@ class _Loop:
         seconds = time.monotonic() - began
         if metrics.skipped and config.on_nan == "stop":
             raise self._failure(first + metrics.first_skipped)
+        self._hopeless = self._hopeless + 1 if metrics.skipped >= 0.9 * steps else 0
+        if self._hopeless == HOPELESS:
+            raise RunError(
+                f"At the last {HOPELESS} looks, up to step {first + steps}, nearly all gradients were not finite or "
+                f"beyond norm_limit, {config.norm_limit:g}: this run does not come back. Begin a new one with a lower "
+                "rate or a smaller clip."
+            )
         self._position = replace(
             self._position,
             step=first + steps,
@@ -327,24 +336,3 @@ class _Loop:
             now(),
             position.joules,
         )
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """The stop signals that came while the block runs; a second one interrupts at once."""
-    came: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may listen
-        yield came
-        return
-
-    def note(number: int, _: object) -> None:
-        if came:
-            raise KeyboardInterrupt
-        came.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

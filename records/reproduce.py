@@ -8,6 +8,7 @@ batches leave most of a GPU idle: several at a time share it, if the driver's MP
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -42,8 +43,8 @@ class Job:
         """What its commands printed."""
         return self.settings.with_suffix(".log")
 
-    def start(self, seconds: float) -> None:
-        """Train, or evaluate if that is done, for so long at most."""
+    def start(self, seconds: float, together: int) -> None:
+        """Train, or evaluate if that is done, for so long at most, as one of some that share a GPU."""
         if (self.folder / "result.json").is_file():
             command = ["evaluate", str(self.folder), "--save", "--no-pointer"]
         else:
@@ -51,7 +52,10 @@ class Job:
             command = ["train", str(self.folder), "--config", str(self.settings), *limit]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ipagnn", *command], stdout=log, stderr=subprocess.STDOUT
+                [sys.executable, "-m", "ipagnn", *command],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"IPAGNN_SHARE": str(together)},
             )
 
     def poll(self) -> bool:
@@ -88,7 +92,7 @@ def work(jobs: list[Job], together: int, seconds: float) -> None:
         left = end - time.monotonic()
         waiting = [job for job in jobs if job.process is None and not job.done] if left > SPARE else []
         for job in waiting[: together - len(running)]:
-            job.start(left - SPARE / 2)
+            job.start(left - SPARE / 2, together)
         if not running and not waiting:
             return
         time.sleep(0.2)

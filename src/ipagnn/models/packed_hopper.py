@@ -7,7 +7,7 @@ import torch
 from ipagnn.models.cuda_driver import Kernel, compile_cuda
 from ipagnn.models.packed_buffers import Buffers, Weights
 from ipagnn.models.packed_cuda import Launcher
-from ipagnn.models.packed_hopper_source import BACKWARD, FORWARD, THREADS, UNITS, arguments, shared_memory, source
+from ipagnn.models.packed_hopper_source import BACKWARD, FORWARD, THREADS, UNITS, arguments, part, shared_memory, source
 from ipagnn.models.packed_plan import Plan
 
 MOST_BLOCKS = 8
@@ -34,7 +34,7 @@ def groups(weights: Weights, programs: int) -> int:
     Products cost the same for 8 rows as for 32, so two groups pay only when one would have more rows in a step.
     """
     forward, _ = _kernels(weights.padded)
-    clusters = forward.clusters(weights.padded // UNITS, THREADS)
+    clusters = part(forward.clusters(weights.padded // UNITS, THREADS))
     return clusters if programs <= PROGRAMS_ALONE * clusters else 2 * clusters
 
 
@@ -57,7 +57,7 @@ class HopperLauncher(Launcher):
         super().__init__(weights, buffers, plan, hard=hard, normalise=normalise, exact=exact)
         self._forward_kernel, self._backward_kernel = _kernels(weights.padded)
         blocks = weights.padded // UNITS
-        self._blocks = min(plan.capacity.groups, self._forward_kernel.clusters(blocks, THREADS)) * blocks
+        self._blocks = min(plan.capacity.groups, part(self._forward_kernel.clusters(blocks, THREADS))) * blocks
         self._plan, self._state, self._gradients = arguments(weights, buffers, plan, hard=hard, normalise=normalise)
 
     def _forward_rows(self) -> None:

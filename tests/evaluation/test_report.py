@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ipagnn.evaluation import RunRecord, evaluate_on_test_set, test_recipe
+from ipagnn.evaluation.figure_accuracy import curves
 from ipagnn.evaluation.report import build_document, write_report
 from ipagnn.evaluation.report_html import FORMATS, look_up
 from ipagnn.evaluation.report_markdown import BEGIN, END, markdown, write_into
@@ -182,6 +183,11 @@ def test_runs_trained_with_enough_steps_have_a_row_of_their_own(runs: list[RunRe
         ("IPA-GNN", 0.60),
         ("IPA-GNN, trained with enough steps", 0.70),
     ]
+    told = {"model": "ipa-gnn", "task": "full", "by_length": {}}
+    drawn = curves(
+        [told | {"overall": {"accuracy": x}, "variant": v} for x, v in ((0.6, ""), (0.7, "enough steps"))], "full"
+    )
+    assert [(curve.variant, curve.overall) for curve in drawn] == [("enough steps", 0.7), ("", 0.6)]
 
 
 def test_the_difference_is_that_of_runs_on_the_papers_test_set(runs: list[RunRecord]) -> None:

@@ -24,6 +24,7 @@ class Curve:
 
     Attributes:
         model: Its name in the registry.
+        variant: What tells it from other curves of the model; empty for the plain one.
         runs: How many runs it is the mean of.
         lengths: Program lengths.
         accuracy: At each of them.
@@ -32,6 +33,7 @@ class Curve:
     """
 
     model: str
+    variant: str
     runs: int
     lengths: list[int]
     accuracy: list[float]
@@ -40,13 +42,13 @@ class Curve:
 
 
 def curves(summaries: Sequence[Mapping[str, Any]], task: Task) -> list[Curve]:
-    """One curve for each model, the best first; runs of one model are averaged where all have a length."""
-    by_model: dict[str, list[Mapping[str, Any]]] = {}
+    """One curve for each model and variant, the best first; their runs are averaged where all have a length."""
+    by_model: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for summary in summaries:
         if summary["task"] == task:
-            by_model.setdefault(summary["model"], []).append(summary)
+            by_model.setdefault((summary["model"], summary.get("variant", "")), []).append(summary)
     found = []
-    for model, runs in by_model.items():
+    for kind, runs in by_model.items():
         shared = set.intersection(*(set(run["by_length"]) for run in runs))
         lengths = sorted(map(int, shared))
         values = np.array([[run["by_length"][str(n)]["accuracy"] for n in lengths] for run in runs])
@@ -55,7 +57,7 @@ def curves(summaries: Sequence[Mapping[str, Any]], task: Task) -> list[Curve]:
         else:
             errors = np.array([runs[0]["by_length"][str(n)]["stderr"] for n in lengths])
         overall = float(np.mean([run["overall"]["accuracy"] for run in runs]))
-        found.append(Curve(model, len(runs), lengths, values.mean(axis=0).tolist(), errors.tolist(), overall))
+        found.append(Curve(*kind, len(runs), lengths, values.mean(axis=0).tolist(), errors.tolist(), overall))
     return sorted(found, key=lambda curve: -curve.overall)
 
 
@@ -63,7 +65,7 @@ def accuracy_figure(summaries: Sequence[Mapping[str, Any]]) -> Figure:
     """The figure; a task without results has no panel.
 
     Args:
-        summaries: From `summarise`, one for each run.
+        summaries: From `summarise`, one for each run; those with a `variant`, in words, make curves of their own.
 
     Raises:
         ValueError: There is nothing to draw.
@@ -101,6 +103,7 @@ def _panel(axes: Axes, found: Sequence[Curve], best: Mapping[int, float] | None)
         axes.plot(list(best), [100 * x for x in best.values()], color=BLACK, linewidth=0.7, label="best possible")
     for curve in found:
         look = LOOKS[curve.model]
+        several = f"{curve.runs} runs" if curve.runs > 1 else ""
         accuracy, stderr = 100 * np.array(curve.accuracy), 100 * np.array(curve.stderr)
         axes.fill_between(
             curve.lengths, accuracy - stderr, accuracy + stderr, color=look.colour, alpha=0.22, linewidth=0
@@ -112,9 +115,10 @@ def _panel(axes: Axes, found: Sequence[Curve], best: Mapping[int, float] | None)
             linestyle=look.dashes,
             linewidth=1.2,
             markersize=6.0 if look.marker == "*" else 4.0,
-            markeredgecolor="white",
-            markeredgewidth=0.3,
-            label=TITLES[curve.model] + (f", {curve.runs} runs" if curve.runs > 1 else ""),
+            markeredgecolor=look.colour if curve.variant else "white",
+            markeredgewidth=0.9 if curve.variant else 0.3,
+            markerfacecolor="white" if curve.variant else look.colour,
+            label=", ".join(filter(None, (TITLES[curve.model], curve.variant, several))),
             clip_on=False,
             zorder=3,
         )

@@ -97,7 +97,7 @@ def summarise_recipe(indices: Sequence[int], runs: Sequence[Document]) -> Docume
         "title": first["title"],
         "task": first["task"],
         "recipe": first["recipe"],
-        "enough_steps": first["settings"]["budget"] != "model",
+        "variant": first["variant"],
         "runs": list(indices),
         "seeds": len(own),
         "examples": first["cost"]["examples"],

@@ -23,6 +23,8 @@ from ipagnn.programs import AUTHORS, PAPER, Task
 from ipagnn.training.files import write_whole
 
 TASKS: Final[tuple[Task, ...]] = ("full", "partial")
+VARIANTS: Final = ("", "enough steps")
+"""Ways of training whose runs validation cannot compare: with the model's own steps, or with enough."""
 
 
 def build_document(runs: Sequence[RunRecord]) -> Document:
@@ -53,8 +55,8 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         "tasks": [task for task in TASKS if any(recipe["task"] == task for recipe in recipes)],
         "rows": [
             _row(*kind, recipes)
-            for kind in product(order, (False, True))
-            if any((recipe["model"], recipe["enough_steps"]) == kind for recipe in recipes)
+            for kind in product(order, VARIANTS)
+            if any((recipe["model"], recipe["variant"]) == kind for recipe in recipes)
         ],
         "recipes": recipes,
         "runs": told,
@@ -68,12 +70,12 @@ def _merit(recipe: Document) -> tuple[bool, bool, float]:
     return recipe["true_values"], recipe["comparable"], validation
 
 
-def _row(model: str, enough_steps: bool, recipes: Sequence[Document]) -> Document:
-    title = paper.TITLES[model] + (", trained with enough steps" if enough_steps else "")
+def _row(model: str, variant: str, recipes: Sequence[Document]) -> Document:
+    title = paper.TITLES[model] + (f", trained with {variant}" if variant else "")
     row: Document = {"model": model, "title": title}
     for task in TASKS:
-        kind = (model, enough_steps, task)
-        own = [i for i, each in enumerate(recipes) if (each["model"], each["enough_steps"], each["task"]) == kind]
+        kind = (model, variant, task)
+        own = [i for i, each in enumerate(recipes) if (each["model"], each["variant"], each["task"]) == kind]
         best = max(own, key=lambda i: _merit(recipes[i]), default=None)
         chosen: Document = {} if best is None else recipes[best]
         test = chosen.get("test", {})
@@ -102,6 +104,7 @@ def _run(run: RunRecord) -> Document:
         "title": paper.TITLES[run.model.name],
         "task": run.evaluation["task"],
         "recipe": recipe_words(run.config),
+        "variant": VARIANTS[run.config.budget != "model"],
         "seed": run.config.seed,
         "hidden": run.model.hidden,
         "settings": config,
@@ -160,7 +163,7 @@ def write_report(
     chosen = [row[task]["recipe"] for row in document["rows"] for task in document["tasks"]]
     shown = [document["runs"][i] for k in chosen if k is not None for i in document["recipes"][k]["runs"]]
     accuracy = figure_bytes(
-        accuracy_figure([{"model": r["model"], "task": r["task"], **r["evaluation"]} for r in shown])
+        accuracy_figure([{key: r[key] for key in ("model", "task", "variant")} | r["evaluation"] for r in shown])
     )
     pictures = [("Accuracy by program length; bands show one standard error.", accuracy)]
     pictures += [(caption, figure_bytes(figure)) for caption, figure in _pointers(runs, load)]

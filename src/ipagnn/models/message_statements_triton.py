@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 
 from ipagnn.models.packed_triton import PLAIN, load_four, sigmoid, tanh
+from ipagnn.models.packed_triton_backward import gate_gradients
 
 UNITS = tl.constexpr(32)
 """Units whose gates stand side by side."""
@@ -41,6 +42,16 @@ def _lines(M: tl.constexpr, W: tl.constexpr):  # type: ignore[no-untyped-def]
     """The rows of a tile, first those that W warps store first; a product gives each warp 16 in a row."""
     row = tl.arange(0, M)
     return row // (16 * W) * (16 * W) + row // 8 % W * 16 + row // (8 * W) % 2 * 8 + row % 8
+
+
+@triton.jit
+def store_gates(at, inside, i, f, g, o):  # type: ignore[no-untyped-def]
+    """The four gates of units, or their gradients, side by side."""
+    kind = at.dtype.element_ty
+    tl.store(at, i.to(kind), mask=inside)
+    tl.store(at + UNITS, f.to(kind), mask=inside)
+    tl.store(at + 2 * UNITS, g.to(kind), mask=inside)
+    tl.store(at + 3 * UNITS, o.to(kind), mask=inside)
 
 
 @triton.jit
@@ -70,10 +81,7 @@ def _finish_units(  # type: ignore[no-untyped-def]
     output = tl.where(begin + inner == P - 1, 1.0, o * tanh(cell))  # the last padding column carries the bias
     tl.store(h + plane + at, output.to(kind), mask=fits)
     at = line * (4 * P) + 4 * begin + inner
-    tl.store(saved + at, i.to(kind), mask=fits)
-    tl.store(saved + at + UNITS, f.to(kind), mask=fits)
-    tl.store(saved + at + 2 * UNITS, g.to(kind), mask=fits)
-    tl.store(saved + at + 3 * UNITS, o.to(kind), mask=fits)
+    store_gates(saved + at, fits, i, f, g, o)
 
 
 @triton.jit
@@ -223,12 +231,8 @@ def gates_backward(  # type: ignore[no-untyped-def]
         cell = c + old * plane + at
         before = tl.load(cell, mask=fits, other=0.0)
         after = tl.load(cell + plane, mask=fits, other=0.0) if AFTER else f * before + i * g
-        shape = tanh(after)
         d_cell = d_state + 2 * layer * plane + at
-        d_c = tl.load(d_cell, mask=fits, other=0.0) + d_out * o * (1.0 - shape * shape)
-        kind = gates.dtype.element_ty
-        tl.store(d_cell, d_c * f, mask=fits)
-        tl.store(saved, (d_c * g * i * (1.0 - i)).to(kind), mask=fits)
-        tl.store(saved + UNITS, (d_c * before * f * (1.0 - f)).to(kind), mask=fits)
-        tl.store(saved + 2 * UNITS, (d_c * i * (1.0 - g * g)).to(kind), mask=fits)
-        tl.store(saved + 3 * UNITS, (d_out * shape * o * (1.0 - o)).to(kind), mask=fits)
+        d_c = tl.load(d_cell, mask=fits, other=0.0)
+        i, f, g, o, d_before = gate_gradients(d_out, d_c, i, f, g, o, before, after)
+        tl.store(d_cell, d_before, mask=fits)
+        store_gates(saved, fits, i, f, g, o)

@@ -3,9 +3,10 @@
 import triton
 import triton.language as tl
 
-from ipagnn.models.message_statements_triton import UNITS
+from ipagnn.models.message_statements_triton import UNITS, store_gates
 from ipagnn.models.message_triton import DECIDES, EXIT
-from ipagnn.models.packed_triton import PLAIN, load_four, tanh
+from ipagnn.models.packed_triton import PLAIN, load_four
+from ipagnn.models.packed_triton_backward import gate_gradients
 
 
 @triton.jit(do_not_specialize=PLAIN)
@@ -185,21 +186,17 @@ def clear(offsets, step, values, capacity, WIDE: tl.constexpr, BLOCK: tl.constex
 
 @triton.jit
 def last_token_backward(o_c1, o_h1, o_c2, o_h2, h, c, gates, d_state, row, plane, column, inside, P: tl.constexpr):  # type: ignore[no-untyped-def]
-    """From the gradients of a state after its statement to what `statement_backward` goes on from."""
+    """From the gradients of a state after its statement to what `StatementWaves.backward` goes on from."""
     at = row * P + column
     tl.store(d_state + at, o_c1, mask=inside)
     tl.store(d_state + plane + at, o_h1, mask=inside)
     saved = gates + 7 * 4 * plane + row * (4 * P) + (column // UNITS) * (4 * UNITS) + column % UNITS  # layer 2, token 3
     i, f, g, o = load_four(saved, inside, UNITS)
     before = tl.load(c + 8 * plane + at, mask=inside, other=0.0)
-    shape = tanh(tl.load(c + 9 * plane + at, mask=inside, other=0.0))
-    d_c = o_c2 + o_h2 * o * (1.0 - shape * shape)
-    kind = gates.dtype.element_ty
-    tl.store(d_state + 2 * plane + at, d_c * f, mask=inside)
-    tl.store(saved, (d_c * g * i * (1.0 - i)).to(kind), mask=inside)
-    tl.store(saved + UNITS, (d_c * before * f * (1.0 - f)).to(kind), mask=inside)
-    tl.store(saved + 2 * UNITS, (d_c * i * (1.0 - g * g)).to(kind), mask=inside)
-    tl.store(saved + 3 * UNITS, (o_h2 * shape * o * (1.0 - o)).to(kind), mask=inside)
+    after = tl.load(c + 9 * plane + at, mask=inside, other=0.0)
+    i, f, g, o, d_before = gate_gradients(o_h2, o_c2, i, f, g, o, before, after)
+    tl.store(d_state + 2 * plane + at, d_before, mask=inside)
+    store_gates(saved, inside, i, f, g, o)
 
 
 @triton.jit(do_not_specialize=PLAIN)

@@ -7,7 +7,7 @@ from ipagnn.models.packed_triton import PLAIN, apart, load_four, load_state, tan
 
 
 @triton.jit
-def _gate_gradients(d_h, d_c, i, f, g, o, before, after):  # type: ignore[no-untyped-def]
+def gate_gradients(d_h, d_c, i, f, g, o, before, after):  # type: ignore[no-untyped-def]
     """Gradients of the four gates before their non-linearities, and of the cell state before the token."""
     shape = tanh(after)
     d_c += d_h * o * (1.0 - shape * shape)
@@ -95,7 +95,7 @@ def aggregate_backward(  # type: ignore[no-untyped-def]
         saved = gates + 7 * 4 * plane + row * (4 * P) + 4 * column  # layer 2, token 3
         i, f, g, o = load_four(saved, inside, 1)
         before = tl.load(c + 8 * plane + at, mask=inside, other=0.0)
-        i, f, g, o, d_before = _gate_gradients(o_h2, o_c2, i, f, g, o, before, a_c2)
+        i, f, g, o, d_before = gate_gradients(o_h2, o_c2, i, f, g, o, before, a_c2)
         tl.store(d_state + 2 * plane + at, d_before, mask=inside)
         kind = h.dtype.element_ty
         tl.store(saved, i.to(kind), mask=inside)
@@ -129,7 +129,7 @@ def _finish_token_backward(d_h, d_cell, c, gates, at, gate_at, plane, fits, M: t
     before = tl.load(c + at, mask=fits, other=0.0)
     after = tl.load(c + plane + at, mask=fits, other=0.0)
     d_c = tl.load(d_cell + at, mask=fits, other=0.0)
-    i, f, g, o, d_c = _gate_gradients(d_h, d_c, i, f, g, o, before, after)
+    i, f, g, o, d_c = gate_gradients(d_h, d_c, i, f, g, o, before, after)
     tl.store(d_cell + at, d_c, mask=fits)
     tl.store(gates + gate_at, together(i, f, g, o, M, N).to(gates.dtype.element_ty), mask=fits)
 

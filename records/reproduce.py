@@ -16,6 +16,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from ipagnn.models.packed_hopper_source import SHARE
 from ipagnn.training.config import merge
 from ipagnn.training.toml import to_toml
 
@@ -55,7 +56,7 @@ class Job:
                 [sys.executable, "-m", "ipagnn", *command],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {"IPAGNN_SHARE": str(together)},
+                env=os.environ | {SHARE: str(together)},
             )
 
     def poll(self) -> bool:

@@ -48,14 +48,13 @@ def measure(seconds: float, batch: int, rate: float) -> dict[str, Any]:
 
 
 def draw(pairs: list[dict[str, Any]]) -> Figure:
-    """The losses of each pair of runs, in a panel of its own, as far as both went."""
+    """The losses of each pair of runs, in a panel of its own."""
     with style():
         figure = Figure(figsize=(3.2 * len(pairs), 2.4), layout="constrained")
         for axes, pair in zip(figure.subplots(1, len(pairs), squeeze=False)[0], pairs, strict=True):
-            common = min(len(pair["bf16"]), len(pair["fp32"]))
-            steps = [pair["every"] * (i + 1) for i in range(common)]
-            axes.plot(steps, pair["fp32"][:common], color=BLACK, linewidth=2.2, label="fp32")
-            axes.plot(steps, pair["bf16"][:common], color=ORANGE, linewidth=1.0, label="bf16")
+            steps = [pair["every"] * (i + 1) for i in range(len(pair["fp32"]))]
+            axes.plot(steps, pair["fp32"], color=BLACK, linewidth=2.2, label="fp32")
+            axes.plot(steps, pair["bf16"], color=ORANGE, linewidth=1.0, label="bf16")
             axes.set(xlabel=f"step (batch {pair['batch']}, Adam at {pair['rate']:g})", ylabel="training loss, nats")
             axes.legend(frameon=False)
         return figure
@@ -78,7 +77,7 @@ def main() -> None:
     pairs = [*(each for each in pairs if (each["batch"], each["rate"]) != (options.batch, options.rate)), pair]
     kept.write_text(json.dumps(pairs) + "\n")
     options.out.with_suffix(".svg").write_bytes(figure_bytes(draw(pairs), "svg"))
-    gaps = [a - b for a, b in zip(pair["bf16"], pair["fp32"], strict=False)]
+    gaps = [a - b for a, b in zip(pair["bf16"], pair["fp32"], strict=True)]
     print(
         f"batch {options.batch}, {len(gaps) * LOG_EVERY:,} steps, {pair['fp32_seconds']} s in fp32, "
         f"{pair['bf16_seconds']} in bf16: fp32 from {pair['fp32'][0]:.3f} to {pair['fp32'][-1]:.3f}; bf16 less fp32 "

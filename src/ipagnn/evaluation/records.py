@@ -72,12 +72,14 @@ def package_weights(run: Path | str, weights: Path | str, record: str, factor: f
     ).table(0, CHECKED)
     before = _predict(model, table)
     own = model.config.budget
-    longer = found.load(budget=replace(own, factor=factor * own.factor))
-    save_model(longer, path, half=True, record=record)
+    packaged = found.load(budget=replace(own, factor=factor * own.factor))
+    save_model(packaged, path, half=True, record=record)
     path.chmod(0o644)  # safetensors makes files for their owner alone
     changed = int((before != _predict(load_model(path, budget=own), table)).sum())
-    right = float((_predict(longer, table).numpy() == table.target).mean())
-    card = model_card(told, path.stem, record, changed, CHECKED, (factor, right) if factor != 1 else None)
+    longer = None
+    if factor != 1:
+        longer = factor, float((_predict(packaged, table).numpy() == table.target).mean())
+    card = model_card(told, path.stem, record, changed, CHECKED, longer)
     write_whole(path.with_suffix(".md"), card.encode())
     return path
 

@@ -197,7 +197,7 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
                 nodes = control_flow(program, node_lines, true, false, graph_scratch)
                 if trace_limit == 0 or static_steps(program, graph_scratch[0]) <= trace_limit:
                     break
-                all_nodes = np.ones(nodes - 1, np.bool_)
+                all_nodes = np.ones(nodes - 1, np.bool_)  # every statement counts, as a block of its own
                 modulus, condition_modulus = rules.modulus, rules.condition_modulus
                 if not exceeds_blocks(
                     program, node_lines, true, false, all_nodes, modulus, condition_modulus, trace_limit

@@ -43,7 +43,7 @@ class TrainConfig:
             programs teach single statements; the others have the paper's training lengths. Only for the stream.
         budget: Steps that programs get in training: `model`, those of the model's own budget, which always decides in
             validation and afterwards; `static`, enough for the true trace by the loop counts that stand in the text; or
-            `trace`, a quarter more than the true trace has, which is fewer and as good. Only for complete programs.
+            `trace`, a quarter more than the true trace has, which is fewer; for complete programs only.
         budget_cap: Most steps that a program gets in training where `budget` is not the model's. With `trace` the
             stream has no programs that need more.
         optimizer: `adam` (0.9, 0.999, 1e-8), plain `sgd`, or `muon`: orthogonalised momentum for the square blocks of

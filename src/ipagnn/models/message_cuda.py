@@ -121,6 +121,9 @@ class StatementWaves:
         self.buffers = b = Buffers(weights, rows, 1, memory)
         self._d_h = lay(self._shapes(weights, rows), memory[Buffers.bytes(weights, rows) :])["d_h"]
         padded = weights.padded
+        # Gradients of states are kept as outputs are: kernels that wait for memory read half as much, and errors of
+        # gradients in bf16, 7e-3 of their norm, grow by 2e-3.
+        self.d_state = b.d_state.view(weights.dtype).flatten()[: b.d_state.numel()].view(b.d_state.shape)
         self.wide = {"P": padded, "WIDTH": triton.next_power_of_2(padded)}
         self._sizes = {"H": weights.hidden, "UNITS": UNITS.value}
         self._no_branch = torch.zeros(STATE_PARTS * weights.hidden, 2, device=b.h.device)
@@ -178,11 +181,11 @@ class StatementWaves:
         b, plan = self.buffers, self.plan
         for token in (3, 2, 1, 0, -1):
             products_backward[self._backward_grid](
-                plan.waves, wave, d_h=self._d_h, d_state=b.d_state, capacity=b.rows, WAVE=token, **self._backward
+                plan.waves, wave, d_h=self._d_h, d_state=self.d_state, capacity=b.rows, WAVE=token, **self._backward
             )
             if token >= 0:
                 gates_backward[self._row_grid](
-                    plan.waves, wave, b.c, b.gates, self._d_h, b.d_state, b.rows, WAVE=token,
+                    plan.waves, wave, b.c, b.gates, self._d_h, self.d_state, b.rows, WAVE=token,
                     AFTER=b.h.dtype == torch.float32, **self.wide, num_warps=1,
                 )  # fmt: skip
 
@@ -192,15 +195,15 @@ class StatementWaves:
         wide = 4 * w.padded
         for values in (b.h.view(-1, b.rows, w.padded), b.gates.view(-1, b.rows, wide)):
             clear(offsets, end, values)
-        columns = triton.cdiv(wide, 128)
-        packed_triton_backward.token_partials[(min(1024, len(b.partials)), columns)](
-            plan.chunk_offsets, plan.chunks, plan.order, b.gates, b.partials, b.rows, P4=wide, N=128, M=TOKEN_CHUNK
-        )
+        packed_triton_backward.token_partials[(min(4096, len(b.partials)), triton.cdiv(wide, 64))](
+            plan.chunk_offsets, plan.chunks, plan.order, b.gates, b.partials, b.rows,
+            P4=wide, N=64, M=TOKEN_CHUNK, num_warps=1,
+        )  # fmt: skip
         d_table, d_bias, *d_kernels = (
             torch.empty(*shape, 4 * size, device=b.h.device) for shape in ((VOCABULARY_SIZE,), (), *[(size,)] * 3)
         )
-        packed_triton_weights.store_table[(VOCABULARY_SIZE, columns)](
-            plan.first_chunk, b.partials, d_table, P=w.padded, N=128, M=16, **self._sizes
+        packed_triton_weights.store_table[(VOCABULARY_SIZE, triton.cdiv(wide, 128))](
+            plan.first_chunk, b.partials, d_table, P=w.padded, N=128, M=64, **self._sizes
         )
         gates_1, gates_2 = b.gates.view(2, -1, wide)
         d_weights = torch.empty(3, w.padded, wide, device=b.h.device)
@@ -303,7 +306,7 @@ class RowLauncher(MessageLauncher[MessagePlan]):
         """The gradients of the LSTM, from those of the rows of step 0."""
         b, plan = self.waves.buffers, self.plan
         backward_kernels.start_backward[(min(plan.capacity.statements, self.row_blocks), self.padded // UNITS.value)](
-            plan.waves, plan.member_offsets, plan.members, d_rows, b.h, b.c, b.gates, b.d_state, b.rows,
+            plan.waves, plan.member_offsets, plan.members, d_rows, b.h, b.c, b.gates, self.waves.d_state, b.rows,
             PARTS=self.parts, P=self.padded, B=32, num_warps=4,
         )  # fmt: skip
         self.waves.backward(0)

@@ -1,7 +1,8 @@
 """NoControl on a CUDA GPU: Triton kernels that exchange states with all neighbours, over a `StatementPlan`.
 
 h, c [layer, 5, row, P] and gates are those of `message_statements_triton`: states before token 0 and after each token.
-Those of exits are in full precision: [c1 h1 c2 h2, exit, P]. See `message_triton` for what kernels have in common.
+Those of exits are in full precision: [c1 h1 c2 h2, exit, P]. Gradients of states have the type of h. See
+`message_triton` for what kernels have in common.
 """
 
 import triton

@@ -42,7 +42,8 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
     @classmethod
     def shapes(cls, model: ProgramModel, weights: Weights, capacity: StatementCapacity) -> Shapes:
         """See `MessageLauncher`."""
-        return dict.fromkeys(("exits", "d_exits"), ((cls.parts, capacity.exits, weights.padded), torch.float32))
+        shape = cls.parts, capacity.exits, weights.padded
+        return {"exits": (shape, torch.float32), "d_exits": (shape, weights.dtype)}
 
     def inputs(self) -> tuple[Tensor, ...]:
         """See `MessageLauncher`."""
@@ -66,14 +67,14 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
     def backward(self, d_final: Tensor) -> tuple[Tensor, ...]:
         """See `MessageLauncher`."""
         b, plan, steps, d_exits = self.waves.buffers, self.plan, self.plan.capacity.steps, self.views["d_exits"]
-        seeds = d_final.new_zeros(self.parts, len(d_final), self.padded)
+        seeds = d_exits.new_zeros(self.parts, len(d_final), self.padded)
         seeds[:, :, : self.hidden] = d_final.view(-1, self.parts, self.hidden).transpose(0, 1)
         d_exits.index_copy_(1, plan.final.long(), seeds)
         messages: dict[str, Any] = {
             "departure_offsets": plan.departure_offsets,
             "departures": plan.departures,
             "gates": b.gates,
-            "d_state": b.d_state,
+            "d_state": self.waves.d_state,
             "d_exits": d_exits,
             **self._mixed,
         }

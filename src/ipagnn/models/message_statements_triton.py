@@ -15,13 +15,33 @@ that has hundreds. What differs is made for large tiles:
 import triton
 import triton.language as tl
 
-from ipagnn.models.packed_triton import PLAIN, load_four, sigmoid, tanh
+from ipagnn.models.packed_triton import PLAIN, load_four
+from ipagnn.models.packed_triton import sigmoid as exact_sigmoid
+from ipagnn.models.packed_triton import tanh as exact_tanh
 from ipagnn.models.packed_triton_backward import gate_gradients
 
 UNITS = tl.constexpr(32)
 """Units whose gates stand side by side."""
 ORDER = [8 * quarter + 2 * pair + one for pair in range(4) for quarter in range(4) for one in range(2)]
 """The order of 32 columns of weights that gives each thread 8 in a row of their product: it has 2 of every 8."""
+
+
+@triton.jit
+def tanh(x, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Of float32; as the GPU has it, to 2^-11, unless EXACT."""
+    if EXACT:
+        return exact_tanh(x)
+    else:
+        return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def sigmoid(x, EXACT: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The same: a third of the instructions of exponential and division."""
+    if EXACT:
+        return exact_sigmoid(x)
+    else:
+        return 0.5 * tanh(0.5 * x, EXACT) + 0.5
 
 
 @triton.jit
@@ -73,12 +93,13 @@ def _finish_units(  # type: ignore[no-untyped-def]
         f += tl.load(at + UNITS, mask=fits, other=0.0).to(tl.float32)
         g += tl.load(at + 2 * UNITS, mask=fits, other=0.0).to(tl.float32)
         o += tl.load(at + 3 * UNITS, mask=fits, other=0.0).to(tl.float32)
-    i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
+    kind = h.dtype.element_ty
+    exact: tl.constexpr = kind == tl.float32
+    i, f, g, o = sigmoid(i, exact), sigmoid(f, exact), tanh(g, exact), sigmoid(o, exact)
     at = line * P + begin + inner
     cell = f * tl.load(c + at, mask=fits, other=0.0) + i * g
-    kind = h.dtype.element_ty
     tl.store(c + plane + at, cell, mask=fits)
-    output = tl.where(begin + inner == P - 1, 1.0, o * tanh(cell))  # the last padding column carries the bias
+    output = tl.where(begin + inner == P - 1, 1.0, o * tanh(cell, exact))  # the last padding column carries the bias
     tl.store(h + plane + at, output.to(kind), mask=fits)
     at = line * (4 * P) + 4 * begin + inner
     store_gates(saved + at, fits, i, f, g, o)
@@ -224,7 +245,7 @@ def gates_backward(  # type: ignore[no-untyped-def]
         at = row * P + units
         d_out = tl.load(d_h + (2 * row + layer) * P + units, mask=fits, other=0.0).to(tl.float32)
         if WAVE == 3:
-            d_out += tl.load(d_state + plane + at, mask=fits & (layer == 0), other=0.0)
+            d_out += tl.load(d_state + plane + at, mask=fits & (layer == 0), other=0.0).to(tl.float32)
         old = WAVE + 4 * layer  # the plane of c before the token; that of the gates is one less in layer 2
         saved = gates + 4 * ((old - layer) * plane + row * P) + (units // UNITS) * (4 * UNITS) + units % UNITS
         i, f, g, o = load_four(saved, fits, UNITS)
@@ -232,7 +253,7 @@ def gates_backward(  # type: ignore[no-untyped-def]
         before = tl.load(cell, mask=fits, other=0.0)
         after = tl.load(cell + plane, mask=fits, other=0.0) if AFTER else f * before + i * g
         d_cell = d_state + 2 * layer * plane + at
-        d_c = tl.load(d_cell, mask=fits, other=0.0)
+        d_c = tl.load(d_cell, mask=fits, other=0.0).to(tl.float32)
         i, f, g, o, d_before = gate_gradients(d_out, d_c, i, f, g, o, before, after)
         tl.store(d_cell, d_before, mask=fits)
         store_gates(saved, fits, i, f, g, o)

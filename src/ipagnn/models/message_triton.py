@@ -15,8 +15,9 @@ import triton
 import triton.language as tl
 
 from ipagnn.models import message_kernels
-from ipagnn.models.message_statements_triton import UNITS, halves
-from ipagnn.models.packed_triton import PLAIN, load_state, sigmoid, tanh
+from ipagnn.models.message_statements_triton import UNITS, halves, sigmoid, tanh
+from ipagnn.models.packed_triton import PLAIN, load_state
+from ipagnn.models.packed_triton import sigmoid as exact_sigmoid
 
 DECIDES, EXIT = tl.constexpr(message_kernels.DECIDES), tl.constexpr(message_kernels.EXIT)
 
@@ -112,7 +113,7 @@ def gather(  # type: ignore[no-untyped-def]
             message = tl.load(messages + line * (SLOTS * P) + slot * P + column, mask=inside, other=0.0).to(tl.float32)
             if POINTER:
                 a = tl.load(h + line * P + column, mask=inside, other=0.0).to(tl.float32)
-                true = sigmoid(tl.sum(tl.sum(a * branch, 1), 0) + bias)
+                true = exact_sigmoid(tl.sum(tl.sum(a * branch, 1), 0) + bias)
                 tl.store(decision + source, true)
                 true = tl.where((tl.load(flags + source) & DECIDES) != 0, true, 1.0)
                 weight = tl.load(pointer + source) * tl.where(slot == 0, true, 1.0 - true)
@@ -138,12 +139,13 @@ def _update(n, r, z, u, base, last, inside, target, to, begin, state, h, gates, 
     units = begin + tl.arange(0, UNITS)
     some = (units < P)[None, :]
     goes_on = (target >= 0)[:, None] & some
-    r, z = sigmoid(r), sigmoid(z)
-    n = tanh(n + r * u)
+    kind = h.dtype.element_ty
+    exact: tl.constexpr = kind == tl.float32
+    r, z = sigmoid(r, exact), sigmoid(z, exact)
+    n = tanh(n + r * u, exact)
     wide_base = base.to(tl.int64) * P
     old = tl.load(state + wide_base + (line[:, None] * P + units[None, :]), mask=goes_on, other=0.0)
     new = tl.where(units[None, :] == P - 1, 1.0, z * old + (1.0 - z) * n)
-    kind = h.dtype.element_ty
     after = last.to(tl.int64) * P  # the next step's first line
     at = to[:, None] * P + units[None, :]
     tl.store(state + after + at, new, mask=goes_on)

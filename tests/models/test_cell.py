@@ -1,6 +1,6 @@
 import torch
 
-from ipagnn.models.cell import Dense, StatementRNN
+from ipagnn.models.cell import Decoder, Dense, StatementRNN
 
 
 def cell_of(hidden: int, seed: int = 0) -> StatementRNN:
@@ -31,6 +31,25 @@ def test_cell_is_torchs_two_layer_lstm_over_the_four_tokens() -> None:
     torch.testing.assert_close(cell(state, tokens, cell.table()), expected)
     used, places = tokens.unique(return_inverse=True)
     torch.testing.assert_close(cell(state, places, cell.table(used)), expected)
+
+
+def test_decoder_is_one_step_of_torchs_lstm_without_input() -> None:
+    random = torch.Generator().manual_seed(0)
+    decoder = Decoder(5, 7, random).double()
+    with torch.no_grad():
+        for parameter in (decoder.bias_1, decoder.bias_2, decoder.dense.bias):
+            parameter.normal_(generator=random)
+    lstm = torch.nn.LSTM(5, 5, num_layers=2).double()
+    with torch.no_grad():
+        for layer, (h, b) in enumerate([(decoder.hidden_1, decoder.bias_1), (decoder.hidden_2, decoder.bias_2)]):
+            getattr(lstm, f"weight_hh_l{layer}").copy_(h.T)
+            getattr(lstm, f"bias_ih_l{layer}").copy_(b)
+            getattr(lstm, f"bias_hh_l{layer}").zero_()
+        lstm.weight_ih_l1.copy_(decoder.input_2.T)
+    c1, h1, c2, h2 = torch.randn(4, 3, 5, dtype=torch.float64, generator=random)
+    upper, _ = lstm(torch.zeros(1, 3, 5, dtype=torch.float64), (torch.stack([h1, h2]), torch.stack([c1, c2])))
+    expected = upper[0] @ decoder.dense.weight + decoder.dense.bias
+    torch.testing.assert_close(decoder(torch.cat([c1, h1, c2, h2], dim=1)), expected)
 
 
 def test_every_gate_is_initialised_on_its_own() -> None:

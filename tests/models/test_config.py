@@ -1,10 +1,11 @@
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
 from ipagnn.data.batch import StepBudget
-from ipagnn.models import MODELS, ModelConfig, build_model, register
+from ipagnn.models import MODELS, ModelConfig, build_model, load_model, register, save_model
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.programs import Lengths, Sampler
 from ipagnn.programs.grammar import Grammar
@@ -115,3 +116,17 @@ def test_a_model_can_leave_indentation_unread(name: str) -> None:
     assert torch.equal(blind(blind.collate(table)).logits, model(batch).logits)
     assert not torch.equal(model(model.collate(table)).logits, model(batch).logits)
     assert blind.config.to_dict()["indent"] is False
+
+
+@pytest.mark.parametrize("name", ["line-rnn", "trace-rnn"])
+def test_a_recurrent_model_can_have_the_decoder_of_the_release(name: str, tmp_path: Path) -> None:
+    table = Sampler(lengths=Lengths.exact(8), seed=2).table(0, 6)
+    model = build_model(ModelConfig(name, hidden=8, decoder=True), 0)
+    batch = model.collate(table)
+    logits = model(batch).logits
+    assert logits.shape == (6, 1000)
+    torch.testing.assert_close(model.with_config(execution="dense")(batch).logits, logits)
+    logits.sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    save_model(model, tmp_path / "model.safetensors")
+    assert torch.equal(load_model(tmp_path / "model.safetensors")(batch).logits, logits)

@@ -20,9 +20,11 @@ def config(name: str, **changes: object) -> TrainConfig:
     return TrainConfig(ModelConfig(name, hidden=40), batch_size=24, device="cuda").replace(**changes)
 
 
-@pytest.mark.parametrize("name", PACKED + MESSAGES)
+@pytest.mark.parametrize("name", [*PACKED, *MESSAGES, "line-rnn decoder"])
 def test_captured_and_plain_steps_learn_the_same(name: str) -> None:
+    name, _, decoder = name.partition(" ")
     settings = config(name, averaging=0.9)
+    settings = settings.replace(model=settings.model.replace(decoder=bool(decoder)))
     tables = TABLES if name in PACKED else TABLES[:6]
     steps = [
         PlainStep(build_model(settings.model, 0), settings, GPU),
@@ -110,7 +112,8 @@ def test_every_step_reads_the_plan_that_was_made(name: str) -> None:
 def test_messages_in_half_precision_stay_near(name: str) -> None:
     losses = []
     for precision in ("tf32", "bf16"):
-        settings = TrainConfig(ModelConfig(name, hidden=200), batch_size=512, device="cuda", precision=precision)
+        # At 1e-3 the norms of R-GAT's first steps differ by a quarter where weights differ by 2^-9, in fp32 as well.
+        settings = config(name, batch_size=512, precision=precision, rate=1e-6, model=ModelConfig(name, hidden=200))
         step = make_step(build_model(settings.model, 0), settings, GPU)
         sampler = training_sampler("full", 10, 1)
         for k in range(4):

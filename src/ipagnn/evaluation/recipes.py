@@ -39,6 +39,8 @@ def recipe_words(config: TrainConfig) -> str:
         words.append(f"even lengths for {config.curriculum:.0%}")
     if not config.model.indent:
         words.append("no indentation read")
+    if config.model.decoder:
+        words.append("the release's decoder")
     if config.budget != "model":
         counted = "by loop counts" if config.budget == "static" else "by traces"
         words.append(f"trained with enough steps ({counted}, at most {config.budget_cap})")

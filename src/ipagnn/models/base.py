@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ipagnn.data.batch import StepBudget, collate
 from ipagnn.data.contract import Batch, RowKind, Rows
-from ipagnn.models.cell import STATE_PARTS, Dense, StatementRNN
+from ipagnn.models.cell import STATE_PARTS, Decoder, Dense, StatementRNN
 from ipagnn.programs.grammar import Grammar
 from ipagnn.programs.program import Program, ProgramTable, Task
 
@@ -35,6 +35,8 @@ class ModelConfig:
         heads: Attention heads; only `r-gat` looks at it.
         indent: Read how far statements are indented, as the paper's models do. The graph tells as much, and programs
             longer than those of training are indented further than a model has seen.
+        decoder: Read the final state as the release's recurrent models do, through two more LSTM layers; only
+            `line-rnn` and `trace-rnn` look at it.
         grammar: The language the model is for: number of classes, and what conditions look at.
     """
 
@@ -47,6 +49,7 @@ class ModelConfig:
     prune: float = 0.0
     heads: int = 1
     indent: bool = True
+    decoder: bool = False
     grammar: Grammar = field(default_factory=Grammar)
 
     def __post_init__(self) -> None:
@@ -132,7 +135,7 @@ class ProgramModel(nn.Module, ABC):
         state_parts: A state that the output layer reads has this times `hidden` numbers.
         config: What it was built from.
         cell: Reads statements.
-        output: From the final state to logits: s = Softmax(Dense(h_final)) without the softmax.
+        output: From the final state to logits: s = Softmax(Dense(h_final)) without the softmax, or a decoder.
     """
 
     name: ClassVar[str]
@@ -148,7 +151,7 @@ class ProgramModel(nn.Module, ABC):
             raise ValueError(f"The model {self.name!r} cannot prune; set prune=0, or choose one of {able}.")
         self.config = config
         self.cell = StatementRNN(config.hidden, generator)
-        self.output = Dense(self.state_parts * config.hidden, config.grammar.modulus, generator)
+        self.output: Dense | Decoder = Dense(self.state_parts * config.hidden, config.grammar.modulus, generator)
 
     @abstractmethod
     def forward(self, batch: Batch, *, trace: Trace = False) -> Output:

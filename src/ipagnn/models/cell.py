@@ -85,6 +85,36 @@ class StatementRNN(nn.Module):
         return torch.cat([memory_1, output_1, memory_2, output_2], dim=-1)
 
 
+class Decoder(nn.Module):
+    """The read-out of the release's recurrent models: two more LSTM layers take one step without input, and a Dense
+    layer reads the output of the upper one. Its kernel is drawn from N(0, 1), so that logits are large from the start.
+
+    Shapes:
+        state [row, 4 * hidden] -> logits [row, classes]
+    """
+
+    def __init__(self, hidden: int, classes: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.hidden_1 = _gates(hidden, generator, orthogonal=True)
+        self.bias_1 = nn.Parameter(torch.zeros(4 * hidden))
+        self.input_2 = _gates(hidden, generator, orthogonal=False)
+        self.hidden_2 = _gates(hidden, generator, orthogonal=True)
+        self.bias_2 = nn.Parameter(torch.zeros(4 * hidden))
+        self.dense = Dense(hidden, classes, generator)
+        nn.init.normal_(self.dense.weight, generator=generator)
+
+    def decode(self, state: Tensor) -> Tensor:
+        """The upper layer's output. [row, hidden]"""
+        memory_1, output_1, memory_2, output_2 = state.chunk(STATE_PARTS, dim=-1)
+        _, output_1 = _lstm(memory_1, torch.addmm(self.bias_1, output_1, self.hidden_1))
+        gates_2 = torch.addmm(torch.addmm(self.bias_2, output_1, self.input_2), output_2, self.hidden_2)
+        return _lstm(memory_2, gates_2)[1]
+
+    def forward(self, state: Tensor) -> Tensor:
+        """The logits."""
+        return self.dense(self.decode(state))  # type: ignore[no-any-return]
+
+
 def _gates(hidden: int, generator: torch.Generator, *, orthogonal: bool) -> nn.Parameter:
     initialise = nn.init.orthogonal_ if orthogonal else nn.init.xavier_uniform_
     blocks = [initialise(torch.empty(hidden, hidden), generator=generator) for _ in range(4)]

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.contract import Batch
-from ipagnn.models.base import Output, ProgramModel, Trace, rows_of
+from ipagnn.models.base import ModelConfig, Output, ProgramModel, Trace, rows_of
+from ipagnn.models.cell import Decoder
 from ipagnn.models.packed import run_packed
 from ipagnn.models.unpack import unpack
 
@@ -16,6 +17,11 @@ class SequenceModel(ProgramModel):
 
     All mass is always in one place, so arriving states are copied, never divided.
     """
+
+    def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
+        super().__init__(config, generator)
+        if config.decoder:
+            self.output = Decoder(config.hidden, config.grammar.modulus, generator)
 
     @abstractmethod
     def sequences(self, batch: Batch) -> list[Tensor]:

@@ -268,6 +268,7 @@ _MODEL_TYPES: Final[dict[str, type]] = {
     "prune": float,
     "heads": int,
     "indent": bool,
+    "decoder": bool,
     "budget.kind": str,
     "budget.factor": float,
     "budget.cap": int,

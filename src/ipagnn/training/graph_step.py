@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.models import ProgramModel, packed_hopper
+from ipagnn.models.cell import Decoder
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.models.packed_buffers import Buffers
 from ipagnn.models.packed_cuda import Launcher, Parameters, multiply
@@ -27,6 +28,24 @@ def gradient(parameter: Tensor) -> Tensor:
     """Where the optimizer reads it."""
     assert parameter.grad is not None
     return parameter.grad
+
+
+class _Decoded:
+    """What a decoder made of final states, differentiable by torch: it is one step of many."""
+
+    def __init__(self, decoder: Decoder, state: Tensor) -> None:
+        self._parameters = [x for name, x in decoder.named_parameters() if not name.startswith("dense.")]
+        with torch.enable_grad():
+            self._state = state.requires_grad_()
+            self._decoded = decoder.decode(self._state)
+        self.output = self._decoded.detach()
+
+    def backward(self, gradients: Tensor) -> Tensor:
+        """Leave the gradients of the weights where the optimizer reads them, and return those of the states."""
+        d_state, *d_weights = torch.autograd.grad(self._decoded, [self._state, *self._parameters], gradients)
+        for parameter, d_weight in zip(self._parameters, d_weights, strict=True):
+            gradient(parameter).copy_(d_weight)
+        return d_state
 
 
 class GraphStep(CapturedStep[Plan, Launcher]):
@@ -67,20 +86,24 @@ class GraphStep(CapturedStep[Plan, Launcher]):
 
     def _run(self, plan: Plan, launcher: Launcher) -> None:
         """Differentiated by hand, so that gradients are written once, to where the optimizer reads them."""
-        cell, output, kind = self._model.cell, self._model.output, self._weights.dtype
+        cell, reads, kind = self._model.cell, self._model.output, self._weights.dtype
+        output = reads.dense if isinstance(reads, Decoder) else reads
         d_cell = {name: gradient(parameter) for name, parameter in cell.named_parameters()}
         with torch.no_grad(), self._products():
             table = torch.addmm(cell.bias_1, cell.embedding, cell.input_1)
             d_table = torch.empty_like(table)
             launcher.load(Parameters(table, cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2, *self._branch))
             launcher.forward()
-            final = launcher.buffers.final[:, :, : self._weights.hidden].to(kind).reshape(len(plan.target), -1)
+            state = launcher.buffers.final[:, :, : self._weights.hidden].reshape(len(plan.target), -1)
+            decoded = _Decoded(reads, state) if isinstance(reads, Decoder) else None
+            final = (decoded.output if decoded else state).to(kind)
             kernel = output.weight.to(kind)
             logits = torch.empty(len(final), kernel.shape[1], device=self._device)
             multiply(final, kernel, logits)
             loss, correct, d_logits = losses(logits, plan.target, output.bias, kind)
             d_final = torch.empty(final.shape, device=self._device)
             multiply(d_logits, kernel.T, d_final)
+            d_final = decoded.backward(d_final) if decoded else d_final
             main, side = torch.cuda.current_stream(self._device), self._side
             side.wait_stream(main)
             with torch.cuda.stream(side):  # while the backward pass leaves multiprocessors idle

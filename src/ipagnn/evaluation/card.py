@@ -42,7 +42,8 @@ def model_card(
         f"predicts v0 mod {run.model.classes} at their end.{reads}",
         "",
         f"- **Data**: {programs(run.result['examples'])} programs of up to {config.length} lines, "
-        f"{'drawn as training went' if config.data == 'stream' else 'from a fixed data set'}, seed {config.seed}. "
+        f"{'drawn as training went' if config.data == 'stream' else 'from a fixed data set'}, seed {config.seed}"
+        f"{', beside those of the weights it began with' if config.start else ''}. "
         "One program in 64 is withheld from all training.",
         f"- **Recipe**: {recipe_words(config)}; batch {config.batch_size:,}, {run.result['step']:,} steps, "
         f"{duration(run.result['seconds'])} on {hardware}. Settings and metrics: `records/{record}`.",

@@ -32,7 +32,7 @@ def recipe_words(config: TrainConfig) -> str:
     if config.clip != default.clip:
         words.append(f"clipping at {config.clip:g}" if config.clip else "no clipping")
     if config.start:
-        words.append(f"begun with {Path(config.start).stem}")
+        words.append(f"begun with the weights {Path(config.start).stem}")
     if config.averaging:
         words.append(f"weights averaged ({config.averaging:g})")
     if config.curriculum:
@@ -90,6 +90,7 @@ def summarise_recipe(indices: Sequence[int], runs: Sequence[Document]) -> Docume
     first, evaluations = own[0], [run["evaluation"] for run in own]
     lengths = [n for n in evaluations[0]["by_length"] if all(n in each["by_length"] for each in evaluations)]
     validations = [run["validation"] for run in own if run["validation"] is not None]
+    selects = [run["selects"] for run in own if run["selects"] is not None]
     seconds = [run["cost"]["seconds"] for run in own if run["cost"]["seconds"]]
     test = spread([e["overall"]["accuracy"] for e in evaluations], evaluations[0]["overall"]["stderr"])
     theirs = paper.ACCURACY.get((first["model"], first["task"]))
@@ -108,6 +109,7 @@ def summarise_recipe(indices: Sequence[int], runs: Sequence[Document]) -> Docume
         "seconds": sum(seconds) / len(seconds) if seconds else None,
         "hardware": first["hardware"].get("gpu") or first["hardware"].get("cpu"),
         "validation": spread(validations) if validations else None,
+        "selects": float(np.mean(selects)) if selects else -1.0,
         "test": test,
         "count": evaluations[0]["overall"]["count"],
         "by_length": {n: float(np.mean([e["by_length"][n]["accuracy"] for e in evaluations])) for n in lengths},

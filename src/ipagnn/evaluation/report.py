@@ -38,7 +38,8 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         differ in the seed alone being averaged (see `summarise_recipe`). `rows`: for every model, the paper's accuracy
         and that of its best recipe on each task; validation chooses, among those measured on D_test if there are any.
         Recipes that train with enough steps have rows of their own: validation, with the steps of the model's own
-        budget, tells nothing between them and the others. Shares are fractions.
+        budget, tells nothing about them, and fresh programs of training choose (`RunRecord.selects`). Shares are
+        fractions.
     """
     told = [_run(run) for run in runs]
     groups: dict[str, list[int]] = {}
@@ -66,8 +67,7 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
 
 def _merit(recipe: Document) -> tuple[bool, bool, float]:
     """What chooses among recipes of a model; other labels are another task, so the true values come first."""
-    validation = recipe["validation"]["mean"] if recipe["validation"] else -1.0
-    return recipe["true_values"], recipe["comparable"], validation
+    return recipe["true_values"], recipe["comparable"], recipe["selects"]
 
 
 def _row(model: str, variant: str, recipes: Sequence[Document]) -> Document:
@@ -116,6 +116,7 @@ def _run(run: RunRecord) -> Document:
             "joules": run.result.get("joules"),
         },
         "validation": run.result.get("accuracy"),
+        "selects": run.selects,
         "state": run.result.get("state", "unfinished"),
         "hardware": last.get("hardware", {}),
         "versions": last.get("versions", {}),

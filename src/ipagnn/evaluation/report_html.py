@@ -102,8 +102,8 @@ def render(document: dict[str, Any], pictures: Sequence[tuple[str, bytes]]) -> s
         *(f'<p class="note">{escape(note)}</p>' for note in document["notes"]),
         "<h2>Accuracy on the test set, %</h2>",
         "<p>Of each model, the recipe that is best on validation; those trained with enough steps, which validation "
-        "does not tell, have a row of their own. Runs that differ in their seed alone are averaged; ± is one standard "
-        "error, over programs for one run and over runs for several.</p>",
+        "does not tell, have a row of their own, chosen by the last programs of training. Runs that differ in their "
+        "seed alone are averaged; ± is one standard error, over programs for one run and over runs for several.</p>",
         page.results(),
         *(_figure(caption, svg) for caption, svg in pictures),
         "<h2>All recipes, %</h2>",

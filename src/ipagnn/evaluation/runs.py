@@ -10,7 +10,7 @@ from ipagnn.models.io import model_record
 from ipagnn.programs import Task
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.files import write_whole
-from ipagnn.training.folder import MODEL, RunFolder
+from ipagnn.training.folder import MODEL, RunFolder, read_metrics
 
 EVALUATION: Final = "evaluation.json"
 """The file in a run folder that holds the summary of its evaluation on the test set."""
@@ -67,6 +67,7 @@ class RunRecord:
         result: `result.json`; empty if there is none.
         starts: Every start of the run: command, commit, versions, hardware.
         evaluation: Summary of the evaluation; None if there is none yet.
+        trained: Accuracy on the last programs of training; None if none was told.
     """
 
     path: Path
@@ -74,11 +75,21 @@ class RunRecord:
     result: dict[str, Any] = field(default_factory=dict)
     starts: list[dict[str, Any]] = field(default_factory=list)
     evaluation: dict[str, Any] | None = None
+    trained: float | None = None
 
     @property
     def model(self) -> ModelConfig:
         """Configuration of the model."""
         return self.config.model
+
+    @property
+    def selects(self) -> float | None:
+        """What to choose among runs by, the larger the better: accuracy on validation.
+
+        Validation is with the model's own steps. Where training was with others, the last programs of training speak
+        instead: drawn as it went, none had been seen before.
+        """
+        return self.result.get("accuracy") if self.config.budget == "model" else self.trained
 
 
 def read_run(path: Path | str) -> RunRecord:
@@ -89,12 +100,14 @@ def read_run(path: Path | str) -> RunRecord:
     """
     folder = RunFolder(path)
     config = folder.config()
+    trained = [line["accuracy"] for line in read_metrics(folder) if line["kind"] == "train"]
     return RunRecord(
         folder.path,
         config,
         _read_json(folder.path / "result.json") or {},
         (_read_json(folder.path / "run.json") or {}).get("starts", []),
         _read_json(folder.path / EVALUATION),
+        trained[-1] if trained else None,
     )
 
 

@@ -44,7 +44,7 @@ class PointerTrace:
             [step + 1, line + 1]
         prediction: The likeliest value.
         value: The true one; None if it is not known.
-        steps: T(x), what the model was given.
+        steps: What the model was given, T(x) unless its budget says otherwise.
         true_lines: The lines of the true trace, as far as `pointer` goes; empty if a line is masked.
         condition_modulus: Of the model's language.
     """
@@ -137,6 +137,7 @@ def _table(group: Sequence[PointerTrace]) -> list[Column]:
 def _heat_map(told: PointerTrace, title: str) -> Column:
     steps, count = told.pointer.shape
     width = float(np.clip(steps * STEP_WIDTH, NARROWEST, WIDEST))
+    given = f"step t of {told.steps:,}"
 
     def draw(axes: Axes) -> None:
         box = (0, width, count - 0.5, -0.5)
@@ -172,10 +173,10 @@ def _heat_map(told: PointerTrace, title: str) -> Column:
             at = (t + 0.5) * cell
             axes.plot([at, at], [below, below + 0.25], color=BLACK, linewidth=0.5, clip_on=False)
             axes.text(at, below + 0.3, str(t), size=TEXT_SIZE - 1.5, ha="center", va="top")
-        notes = f"step t of T(x) = {told.steps:,}\n{_verdict(told)}"
+        notes = f"{given}\n{_verdict(told)}"
         axes.text(width / 2, below + 1.05, notes, size=TEXT_SIZE - 1, ha="center", va="top", linespacing=1.25)
 
-    widest_note = max(len(f"step t of T(x) = {told.steps:,}"), len(_verdict(told)), len(title))
+    widest_note = max(len(given), len(_verdict(told)), len(title))
     width = max(width, widest_note * 0.052)
     return Column(title, width, draw, _FOOTER)
 

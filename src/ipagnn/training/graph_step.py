@@ -94,9 +94,9 @@ class GraphStep(CapturedStep[Plan, Launcher]):
             d_table = torch.empty_like(table)
             launcher.load(Parameters(table, cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2, *self._branch))
             launcher.forward()
-            state = launcher.buffers.final[:, :, : self._weights.hidden].reshape(len(plan.target), -1)
-            decoded = _Decoded(reads, state) if isinstance(reads, Decoder) else None
-            final = (decoded.output if decoded else state).to(kind)
+            state = launcher.buffers.final[:, :, : self._weights.hidden]
+            decoded = _Decoded(reads, state.flatten(1)) if isinstance(reads, Decoder) else None
+            final = decoded.output.to(kind) if decoded else state.to(kind).flatten(1)
             kernel = output.weight.to(kind)
             logits = torch.empty(len(final), kernel.shape[1], device=self._device)
             multiply(final, kernel, logits)

@@ -102,6 +102,9 @@ def test_sums_over_all_neighbours() -> None:
     for divisor, sums in expected.items():
         control = AllNeighbours(divisor)  # type: ignore[arg-type]
         close(control.gather(a[edges.source], a, p, batch, edges)[0].squeeze(1), sums)
+    along = AllNeighbours("mass", both_ways=False)  # nothing leads to node 0, to the exit node 1 and itself
+    edges = along.edges(batch)
+    close(along.gather(a[edges.source], a, p, batch, edges)[0].squeeze(1), [0, 1, 55])
 
 
 def test_attention_without_preference_is_a_mean_and_with_it_a_softmax() -> None:

@@ -29,7 +29,9 @@ def gradients(model: ProgramModel, logits: Tensor, target: Tensor) -> dict[str, 
     return {"logits": logits.detach(), **{n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}}
 
 
-@pytest.mark.parametrize("options", [{}, {"normalise": False}, {"heads": 3}, {"budget": StepBudget(factor=0.4)}])
+@pytest.mark.parametrize(
+    "options", [{}, {"normalise": False}, {"heads": 3}, {"both_ways": False}, {"budget": StepBudget(factor=0.4)}]
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: str, options: dict) -> None:
     model = make(name, **options)

@@ -25,6 +25,7 @@ CASES = [
     ("no-execute", {}),
     ("no-execute", {"normalise": False}),
     ("no-control", {}),
+    ("no-control", {"both_ways": False}),
     ("r-gat", {}),
     ("r-gat", {"heads": 2}),
 ]

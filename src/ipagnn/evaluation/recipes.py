@@ -39,6 +39,8 @@ def recipe_words(config: TrainConfig) -> str:
         words.append(f"even lengths for {config.curriculum:.0%}")
     if not config.model.indent:
         words.append("no indentation read")
+    if not config.model.both_ways:
+        words.append("messages along edges only")
     if config.model.decoder:
         words.append("the release's decoder")
     if config.budget != "model":

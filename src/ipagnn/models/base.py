@@ -35,6 +35,7 @@ class ModelConfig:
         heads: Attention heads; only `r-gat` looks at it.
         indent: Read how far statements are indented, as the paper's models do. The graph tells as much, and programs
             longer than those of training are indented further than a model has seen.
+        both_ways: Send messages against the edges as well, as the paper's table has it; only `no-control` looks at it.
         decoder: Read the final state as the release's recurrent models do, through two more LSTM layers; only
             `line-rnn` and `trace-rnn` look at it.
         grammar: The language the model is for: number of classes, and what conditions look at.
@@ -49,6 +50,7 @@ class ModelConfig:
     prune: float = 0.0
     heads: int = 1
     indent: bool = True
+    both_ways: bool = True
     decoder: bool = False
     grammar: Grammar = field(default_factory=Grammar)
 

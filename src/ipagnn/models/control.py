@@ -58,26 +58,27 @@ class InstructionPointer(Control):
 
 
 class AllNeighbours(Control):
-    """Control of the GGNN: everything flows along every edge, both ways, with weight 1.
+    """Control of the GGNN: everything flows along every edge, both ways unless told otherwise, with weight 1.
 
     Args:
         divisor: What sums are divided by. `root` is the GGNN's sqrt(2 + in-degree). `mass` is the rule of the IPA-GNN,
             the sum of the weights, which with weights of 1 is the number of messages: where no GRU bounds them, states
             divided by the root still grow with every step. `one` is the literal sum.
+        both_ways: Also against the edges.
     """
 
     has_pointer = False
 
-    def __init__(self, divisor: Literal["root", "mass", "one"]) -> None:
+    def __init__(self, divisor: Literal["root", "mass", "one"], *, both_ways: bool = True) -> None:
         super().__init__()
-        self.divisor = divisor
+        self.divisor, self.both_ways = divisor, both_ways
 
     def edges(self, batch: Batch) -> Edges:
-        """N_all."""
-        return Edges.both_ways(batch)
+        """N_all, or N_in."""
+        return Edges.both_ways(batch) if self.both_ways else Edges.forwards(batch)
 
     def gather(self, messages: Tensor, a: Tensor, p: Tensor, batch: Batch, edges: Edges) -> tuple[Tensor, ...]:
-        """The sum over N_all."""
+        """The sum over the neighbours."""
         total = torch.zeros_like(a).index_add(0, edges.target, messages)
         nothing_decided = torch.full_like(a[:, :2], torch.nan)
         if self.divisor == "root":

@@ -41,11 +41,9 @@ def make_plan(model: ProgramModel, batch: Batch, *, pinned: bool = False) -> Mes
     """The plan of a batch for a model that has a `message_kind`; `pinned` in page-locked memory."""
     kind = message_kind(model)
     assert kind is not None
-    return (
-        StatementPlan.build(batch, pinned=pinned)
-        if kind == "statements"
-        else MessagePlan.build(batch, kind, pinned=pinned)
-    )
+    if kind != "statements":
+        return MessagePlan.build(batch, kind, pinned=pinned)
+    return StatementPlan.build(batch, both_ways=model.config.both_ways, pinned=pinned)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from ipagnn.models.message_kernels import distinct_statements, exit_distances
 
 
 @njit(cache=True, nogil=True)
-def build_statement_rows(node_offsets, true, false, steps, tokens):  # type: ignore[no-untyped-def]
+def build_statement_rows(node_offsets, true, false, steps, tokens, both_ways):  # type: ignore[no-untyped-def]
     """Executions (t, n) of statements that can matter to the exit's last state, and who reads what of whom.
 
     At t = 0 all states are 0, so equal statements are executed once. An exit executes nothing; its state at t > 0 is a
     row of its own kind, and at t = 0 it sends zeros, which only count.
 
     A *reader* is a state at t > 0: that of row r, or -1 - k for the k-th of the exits'. Arrays by reader have all rows
-    first, then all exits. Sources are given in the same way.
+    first, then all exits. Sources are given in the same way. With both_ways nodes read their successors' states, too.
 
     Returns:
         int64 offsets, exit_offsets [step + 2] and int32 rows' tokens [row, 4]; by reader: counts (messages that arrive,
@@ -31,7 +31,7 @@ def build_statement_rows(node_offsets, true, false, steps, tokens):  # type: ign
     for b in range(programs):
         start, stop = node_offsets[b], node_offsets[b + 1]
         longest = max(longest, steps[b])
-        exit_distances(true, false, start, stop, True, distance)
+        exit_distances(true, false, start, stop, both_ways, distance)
         is_exit[stop - 1] = True
         for n in range(start, stop):
             last[n] = max(steps[b] - distance[n], -1)
@@ -75,10 +75,10 @@ def build_statement_rows(node_offsets, true, false, steps, tokens):  # type: ign
     for b in range(programs):
         final[b] = -1 - row_of[base[node_offsets[b + 1] - 1] + steps[b]]
 
-    neighbour_offsets = np.zeros(nodes + 1, np.int64)  # of both ways, as often as there are edges
+    neighbour_offsets = np.zeros(nodes + 1, np.int64)  # those that a node reads, as often as there are edges
     for n in range(nodes):
         for side in range(1 + (true[n] != false[n])):
-            neighbour_offsets[n + 1] += 1
+            neighbour_offsets[n + 1] += both_ways
             neighbour_offsets[(false[n] if side else true[n]) + 1] += 1
     for n in range(nodes):
         neighbour_offsets[n + 1] += neighbour_offsets[n]
@@ -86,8 +86,9 @@ def build_statement_rows(node_offsets, true, false, steps, tokens):  # type: ign
     for n in range(nodes):
         for side in range(1 + (true[n] != false[n])):
             m = false[n] if side else true[n]
-            neighbours[cursor[n]] = m
-            cursor[n] += 1  # an exit is its own neighbour, so one after the other
+            if both_ways:
+                neighbours[cursor[n]] = m
+                cursor[n] += 1  # an exit is its own neighbour, so one after the other
             neighbours[cursor[m]] = n
             cursor[m] += 1
 

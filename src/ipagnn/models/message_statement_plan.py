@@ -100,14 +100,21 @@ class StatementPlan:
         return StatementPlan(flat, capacity, **parts)
 
     @staticmethod
-    def build(batch: Batch, *, pinned: bool = False) -> "StatementPlan":
-        """The plan of a batch, on the CPU; `pinned` in page-locked memory, from which copies run in the background."""
+    def build(batch: Batch, *, both_ways: bool = True, pinned: bool = False) -> "StatementPlan":
+        """The plan of a batch, on the CPU.
+
+        Args:
+            batch: The programs.
+            both_ways: Messages go against the edges, too.
+            pinned: In page-locked memory, from which copies run in the background.
+        """
         offsets, exit_offsets, tokens, counts, *messages, final = build_statement_rows(
             batch.node_offsets.numpy(),
             batch.true.numpy(),
             batch.false.numpy(),
             batch.steps.numpy(),
             batch.node_tokens.numpy(),
+            both_ways,
         )
         arrival_offsets, arrivals, departure_offsets, departures = messages
         room = roomy(len(tokens), ROOM)

@@ -17,6 +17,8 @@ class NoControl(MessagePassing):
         a_{t,n} = RNN(h_{t-1,n}, Embed(x_n))
         h_{t,n} = sum over n' in N_all(n) of a_{t,n'}, over the number of messages
 
+    With `both_ways=False` the sum is over N_in, the IPA-GNN's with p·b = 1: states follow the program.
+
     Shapes:
         batch -> logits [program, class]
     """
@@ -25,5 +27,5 @@ class NoControl(MessagePassing):
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)
-        self.control = AllNeighbours("mass" if config.normalise else "one")
+        self.control = AllNeighbours("mass" if config.normalise else "one", both_ways=config.both_ways)
         self.execution = RunStatement()

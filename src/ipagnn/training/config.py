@@ -268,6 +268,7 @@ _MODEL_TYPES: Final[dict[str, type]] = {
     "prune": float,
     "heads": int,
     "indent": bool,
+    "both_ways": bool,
     "decoder": bool,
     "budget.kind": str,
     "budget.factor": float,

@@ -80,8 +80,7 @@ class StatementRNN(nn.Module):
         memory_1, output_1, memory_2, output_2 = state.chunk(STATE_PARTS, dim=-1)
         for token in tokens.unbind(dim=-1):
             memory_1, output_1 = _lstm(memory_1, torch.addmm(table[token], output_1, self.hidden_1))
-            gates_2 = torch.addmm(torch.addmm(self.bias_2, output_1, self.input_2), output_2, self.hidden_2)
-            memory_2, output_2 = _lstm(memory_2, gates_2)
+            memory_2, output_2 = _upper(self, output_1, memory_2, output_2)
         return torch.cat([memory_1, output_1, memory_2, output_2], dim=-1)
 
 
@@ -107,8 +106,7 @@ class Decoder(nn.Module):
         """The upper layer's output. [row, hidden]"""
         memory_1, output_1, memory_2, output_2 = state.chunk(STATE_PARTS, dim=-1)
         _, output_1 = _lstm(memory_1, torch.addmm(self.bias_1, output_1, self.hidden_1))
-        gates_2 = torch.addmm(torch.addmm(self.bias_2, output_1, self.input_2), output_2, self.hidden_2)
-        return _lstm(memory_2, gates_2)[1]
+        return _upper(self, output_1, memory_2, output_2)[1]
 
     def forward(self, state: Tensor) -> Tensor:
         """The logits."""
@@ -119,6 +117,12 @@ def _gates(hidden: int, generator: torch.Generator, *, orthogonal: bool) -> nn.P
     initialise = nn.init.orthogonal_ if orthogonal else nn.init.xavier_uniform_
     blocks = [initialise(torch.empty(hidden, hidden), generator=generator) for _ in range(4)]
     return nn.Parameter(torch.cat(blocks, dim=1))
+
+
+def _upper(layers: StatementRNN | Decoder, below: Tensor, memory: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
+    """New memory and output of layer 2, from layer 1's output. [row, hidden] each."""
+    gates = torch.addmm(torch.addmm(layers.bias_2, below, layers.input_2), output, layers.hidden_2)
+    return _lstm(memory, gates)
 
 
 def _lstm(memory: Tensor, gates: Tensor) -> tuple[Tensor, Tensor]:

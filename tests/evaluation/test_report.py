@@ -186,6 +186,7 @@ def test_runs_trained_with_enough_steps_have_a_row_of_their_own(runs: list[RunRe
     further = replace(changed(steps, 0.74, 0.72, rate=0.5), trained=0.9)  # fresh programs of training choose
     assert build_document([replace(steps, trained=0.8), further])["rows"][0]["full"]["ours"] == 0.74
     assert build_document([replace(steps, trained=0.95), further])["rows"][0]["full"]["ours"] == 0.70
+    assert replace(changed(steps, 0.7, 0.75, data="programs"), trained=0.99).selects == 0.75  # may have been seen
     told = {"model": "ipa-gnn", "task": "full", "by_length": {}}
     drawn = curves(
         [told | {"overall": {"accuracy": x}, "variant": v} for x, v in ((0.6, ""), (0.7, "enough steps"))], "full"

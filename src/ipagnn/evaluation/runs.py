@@ -8,7 +8,7 @@ from typing import Any, Final
 from ipagnn.models import ModelConfig, ProgramModel, available_models, load_model
 from ipagnn.models.io import model_record
 from ipagnn.programs import Task
-from ipagnn.training.config import TrainConfig
+from ipagnn.training.config import STREAM, TrainConfig
 from ipagnn.training.files import write_whole
 from ipagnn.training.folder import MODEL, RunFolder, read_metrics
 
@@ -86,10 +86,11 @@ class RunRecord:
     def selects(self) -> float | None:
         """What to choose among runs by, the larger the better: accuracy on validation.
 
-        Validation is with the model's own steps. Where training was with others, the last programs of training speak
-        instead: drawn as it went, none had been seen before.
+        Validation is with the model's own steps. Where training was with others, and programs were drawn as it went,
+        the last ones speak instead: none had been seen before.
         """
-        return self.result.get("accuracy") if self.config.budget == "model" else self.trained
+        fresh = self.config.budget != "model" and self.config.data == STREAM
+        return self.trained if fresh else self.result.get("accuracy")
 
 
 def read_run(path: Path | str) -> RunRecord:

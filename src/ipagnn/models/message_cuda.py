@@ -121,8 +121,8 @@ class StatementWaves:
         self.buffers = b = Buffers(weights, rows, 1, memory)
         self._d_h = lay(self._shapes(weights, rows), memory[Buffers.bytes(weights, rows) :])["d_h"]
         padded = weights.padded
-        # Gradients of states are kept as outputs are: kernels that wait for memory read half as much, and errors of
-        # gradients in bf16, 7e-3 of their norm, grow by 2e-3.
+        # Gradients of states are kept as outputs are: kernels that wait for memory read half as much. In bf16 that
+        # rounds gradients by 2e-3 of their norm, where all else rounds them by 7e-3.
         self.d_state = b.d_state.view(weights.dtype).flatten()[: b.d_state.numel()].view(b.d_state.shape)
         self.wide = {"P": padded, "WIDTH": triton.next_power_of_2(padded)}
         self._sizes = {"H": weights.hidden, "UNITS": UNITS.value}

@@ -181,7 +181,7 @@ def test_runs_trained_with_enough_steps_have_a_row_of_their_own(runs: list[RunRe
     rows = build_document([changed(runs[0], 0.60, 0.80), steps])["rows"]
     assert [(row["title"], row["full"]["ours"]) for row in rows] == [
         ("IPA-GNN", 0.60),
-        ("IPA-GNN, trained with enough steps", 0.70),
+        ("IPA-GNN, enough steps", 0.70),
     ]
     further = replace(changed(steps, 0.74, 0.72, rate=0.5), trained=0.9)  # fresh programs of training choose
     assert build_document([replace(steps, trained=0.8), further])["rows"][0]["full"]["ours"] == 0.74
@@ -192,6 +192,17 @@ def test_runs_trained_with_enough_steps_have_a_row_of_their_own(runs: list[RunRe
         [told | {"overall": {"accuracy": x}, "variant": v} for x, v in ((0.6, ""), (0.7, "enough steps"))], "full"
     )
     assert [(curve.variant, curve.overall) for curve in drawn] == [("enough steps", 0.7), ("", 0.6)]
+
+
+def test_runs_with_the_releases_decoder_have_a_row_of_their_own(runs: list[RunRecord]) -> None:
+    model = ModelConfig("line-rnn", hidden=8)
+    line = changed(runs[0], 0.2, 0.80, model=model)
+    decoder = changed(runs[0], 0.3, 0.75, model=model.replace(decoder=True))
+    rows = build_document([decoder, line])["rows"]
+    assert [(row["title"], row["full"]["ours"]) for row in rows] == [
+        ("Line-by-Line RNN", 0.2),
+        ("Line-by-Line RNN, the release's decoder", 0.3),
+    ]
 
 
 def test_the_difference_is_that_of_runs_on_the_papers_test_set(runs: list[RunRecord]) -> None:

@@ -23,8 +23,9 @@ from ipagnn.programs import AUTHORS, PAPER, Task
 from ipagnn.training.files import write_whole
 
 TASKS: Final[tuple[Task, ...]] = ("full", "partial")
-VARIANTS: Final = ("", "enough steps")
-"""Ways of training whose runs validation cannot compare: with the model's own steps, or with enough."""
+_DECODER, _STEPS = "the release's decoder", "enough steps"
+VARIANTS: Final = ("", _DECODER, _STEPS, f"{_DECODER}, {_STEPS}")
+"""What has rows of its own: another output layer, and training with enough steps, which validation cannot judge."""
 
 
 def build_document(runs: Sequence[RunRecord]) -> Document:
@@ -37,9 +38,9 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         `runs`: each with settings, hardware, cost and all that was measured. `recipes`: the same by recipe, runs that
         differ in the seed alone being averaged (see `summarise_recipe`). `rows`: for every model, the paper's accuracy
         and that of its best recipe on each task; validation chooses, among those measured on D_test if there are any.
-        Recipes that train with enough steps have rows of their own: validation, with the steps of the model's own
-        budget, tells nothing about them, and fresh programs of training choose (`RunRecord.selects`). Shares are
-        fractions.
+        Models with the release's decoder have rows of their own, and so have recipes that train with enough steps:
+        validation, with the steps of the model's own budget, tells nothing about these, and fresh programs of training
+        choose (`RunRecord.selects`). Shares are fractions.
     """
     told = [_run(run) for run in runs]
     groups: dict[str, list[int]] = {}
@@ -71,8 +72,7 @@ def _merit(recipe: Document) -> tuple[bool, bool, float]:
 
 
 def _row(model: str, variant: str, recipes: Sequence[Document]) -> Document:
-    title = paper.TITLES[model] + (f", trained with {variant}" if variant else "")
-    row: Document = {"model": model, "title": title}
+    row: Document = {"model": model, "title": ", ".join(filter(None, (paper.TITLES[model], variant)))}
     for task in TASKS:
         kind = (model, variant, task)
         own = [i for i, each in enumerate(recipes) if (each["model"], each["variant"], each["task"]) == kind]
@@ -104,7 +104,7 @@ def _run(run: RunRecord) -> Document:
         "title": paper.TITLES[run.model.name],
         "task": run.evaluation["task"],
         "recipe": recipe_words(run.config),
-        "variant": VARIANTS[run.config.budget != "model"],
+        "variant": VARIANTS[bool(run.model.decoder) + 2 * (run.config.budget != "model")],
         "seed": run.config.seed,
         "hidden": run.model.hidden,
         "settings": config,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ipagnn.data.contract import Batch
 from ipagnn.models import GGNN, IPAGNN, ProgramModel
-from ipagnn.models.control import AllNeighbours
+from ipagnn.models.control import Neighbours
 from ipagnn.models.execution import GatedUpdate
 from ipagnn.programs.grammar import Grammar, Lengths
 from ipagnn.programs.program import ProgramTable
@@ -100,7 +100,7 @@ def test_ipa_gnn_with_both_replacements_is_the_ggnn(make: Make, mixed: ProgramTa
     batch = ggnn.collate(mixed)
     expected = ggnn(batch).logits
     ipa.load_state_dict(ggnn.state_dict(), strict=False)
-    ipa.control = AllNeighbours("root")  # type: ignore[assignment]
+    ipa.control = Neighbours("root")  # type: ignore[assignment]
     ipa.execution = GatedUpdate(ipa.config.hidden, 4, torch.Generator()).double()
     assert not torch.allclose(ipa(batch).logits, expected)
     ipa.execution.load_state_dict(ggnn.execution.state_dict())

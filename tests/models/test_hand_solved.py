@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ipagnn.models import IPAGNN, ModelConfig, build_model
 from ipagnn.models.cell import StatementRNN
-from ipagnn.models.control import AllNeighbours
+from ipagnn.models.control import Neighbours
 from ipagnn.models.message_passing import Edges
 from ipagnn.models.r_gat import RelationalAttention
 from ipagnn.programs.text import parse
@@ -100,9 +100,9 @@ def test_sums_over_all_neighbours() -> None:
     edges = Edges.both_ways(batch)
     expected = {"one": [10, 101, 210], "root": [10 / 2**0.5, 101 / 3**0.5, 210 / 2], "mass": [10, 50.5, 70]}
     for divisor, sums in expected.items():
-        control = AllNeighbours(divisor)  # type: ignore[arg-type]
+        control = Neighbours(divisor)  # type: ignore[arg-type]
         close(control.gather(a[edges.source], a, p, batch, edges)[0].squeeze(1), sums)
-    along = AllNeighbours("mass", both_ways=False)  # nothing leads to node 0, to the exit node 1 and itself
+    along = Neighbours("mass", both_ways=False)  # nothing leads to node 0, to the exit node 1 and itself
     edges = along.edges(batch)
     close(along.gather(a[edges.source], a, p, batch, edges)[0].squeeze(1), [0, 1, 55])
 

@@ -57,7 +57,7 @@ class InstructionPointer(Control):
         return h[batch.exits]
 
 
-class AllNeighbours(Control):
+class Neighbours(Control):
     """Control of the GGNN: everything flows along every edge, both ways unless told otherwise, with weight 1.
 
     Args:

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 
 from ipagnn.models.base import ModelConfig, register
-from ipagnn.models.control import AllNeighbours
+from ipagnn.models.control import Neighbours
 from ipagnn.models.execution import GatedUpdate
 from ipagnn.models.message_passing import EDGE_TYPES, MessagePassing
 
@@ -26,5 +26,5 @@ class GGNN(MessagePassing):
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)
-        self.control = AllNeighbours("root")
+        self.control = Neighbours("root")
         self.execution = GatedUpdate(config.hidden, EDGE_TYPES, generator)

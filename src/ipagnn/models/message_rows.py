@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ipagnn.data.contract import Batch
 from ipagnn.models.base import ProgramModel
-from ipagnn.models.control import AllNeighbours, InstructionPointer
+from ipagnn.models.control import InstructionPointer, Neighbours
 from ipagnn.models.execution import GatedUpdate
 from ipagnn.models.message_kernels import DECIDES, START
 from ipagnn.models.message_passing import MessagePassing
@@ -91,7 +91,7 @@ def run_rows(model: ProgramModel, plan: MessagePlan | StatementPlan) -> Tensor:
 
 def _run_statements(model: ProgramModel, plan: StatementPlan) -> Tensor:
     assert isinstance(model, MessagePassing)
-    assert isinstance(model.control, AllNeighbours)
+    assert isinstance(model.control, Neighbours)
     rows = plan.offsets.tolist()
     exits = plan.exit_offsets.tolist()
     first = plan.tokens[: rows[1]]

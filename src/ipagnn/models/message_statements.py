@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ipagnn.models import message_mix_triton as kernels
 from ipagnn.models.base import ProgramModel
-from ipagnn.models.control import AllNeighbours
+from ipagnn.models.control import Neighbours
 from ipagnn.models.message_cuda import MessageLauncher, Shapes
 from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.message_statement_plan import StatementCapacity, StatementPlan
@@ -24,7 +24,7 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
     ) -> None:
         super().__init__(model, weights, plan, memory, exact=exact)
         assert isinstance(model, MessagePassing)
-        assert isinstance(model.control, AllNeighbours)
+        assert isinstance(model.control, Neighbours)
         self._mixed: dict[str, Any] = {
             "offsets": plan.offsets,
             "total_step": plan.capacity.steps + 1,

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 
 from ipagnn.models.base import ModelConfig, register
-from ipagnn.models.control import AllNeighbours
+from ipagnn.models.control import Neighbours
 from ipagnn.models.execution import RunStatement
 from ipagnn.models.message_passing import MessagePassing
 
@@ -27,5 +27,5 @@ class NoControl(MessagePassing):
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)
-        self.control = AllNeighbours("mass" if config.normalise else "one", both_ways=config.both_ways)
+        self.control = Neighbours("mass" if config.normalise else "one", both_ways=config.both_ways)
         self.execution = RunStatement()

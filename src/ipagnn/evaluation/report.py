@@ -23,7 +23,7 @@ from ipagnn.programs import AUTHORS, PAPER, Task
 from ipagnn.training.files import write_whole
 
 TASKS: Final[tuple[Task, ...]] = ("full", "partial")
-_DECODER, _STEPS = "the release's decoder", "enough steps"
+_DECODER, _STEPS = "decoder", "enough steps"
 VARIANTS: Final = ("", _DECODER, _STEPS, f"{_DECODER}, {_STEPS}")
 """What has rows of its own: another output layer, and training with enough steps, which validation cannot judge."""
 

@@ -19,7 +19,7 @@ from ipagnn.apps.server.app import create_app
 from ipagnn.apps.server.guard import LOCAL, Guard
 from ipagnn.apps.server.limits import BusyError, Lane, Limits, TooLongError
 from ipagnn.apps.server.models import Offer
-from ipagnn.models import ModelConfig, build_model, save_model
+from ipagnn.models import ModelConfig, available_models, build_model, save_model
 from ipagnn.programs import Lengths, Sampler, format_program
 
 LOOP = "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2\n"
@@ -283,6 +283,12 @@ def test_names_of_models_are_short_and_differ(tmp_path: Path, weights: list[Path
     save_model(build_model(ModelConfig(name="trace-rnn", hidden=4)), trace)
     with pytest.raises(ValueError, match="masked line"):
         Offer([trace]).choose(None, "partial")
+
+
+def test_who_names_no_model_gets_the_ipa_gnn_of_the_package() -> None:
+    offer = Offer.packaged()
+    assert set(offer.models) == set(available_models())
+    assert [offer.choose(None, task).name for task in ("full", "partial")] == ["ipa-gnn-full", "ipa-gnn-partial"]
 
 
 def test_the_description_lists_all_answers(client: TestClient) -> None:

@@ -39,7 +39,8 @@ class Offer:
     @staticmethod
     def packaged() -> "Offer":
         """All that come with the package, the IPA-GNNs first: who names none gets those."""
-        return Offer(sorted(available_models(), key=lambda name: not name.startswith("ipa-gnn")))
+        names = sorted(available_models(), key=lambda name: not name.startswith("ipa-gnn"))
+        return Offer(names)
 
     def warm_up(self) -> None:
         """Load and compile what the first request would otherwise wait for."""

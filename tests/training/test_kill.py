@@ -1,5 +1,6 @@
-"""Runs that are killed, as processes of their own."""
+"""Runs that are killed, as processes of their own, or asked to stop."""
 
+import os
 import random
 import signal
 import subprocess
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ipagnn.training import RunFolder, TrainConfig, read_metrics, train
+from ipagnn.training import RunFolder, TrainConfig, read_metrics, train, trainer
+from ipagnn.training.checkpoint import Checkpoint
 from ipagnn.training.files import is_locked
 from ipagnn.training.resolve import resolve
 from ipagnn.training.runs import list_runs
@@ -85,3 +87,19 @@ def test_interrupted_it_says_so_and_goes_on(longer: TrainConfig, tmp_path: Path,
     checkpoint = RunFolder(run).read_last()
     assert checkpoint is not None
     assert checkpoint.position.step == read_metrics(RunFolder(run))[-1]["step"]
+
+
+def test_a_stop_waits_for_no_look(tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unseen = tiny.replace(examples=160_000, log_every=20_000)  # one look, at the end
+    assert train(unseen, tmp_path / "late", time_limit=0.5).state == "stopped"
+
+    def rate(config: TrainConfig, step: int) -> float:
+        if step == 5:
+            monkeypatch.undo()  # the second signal would not wait for a checkpoint
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 1e-3
+
+    monkeypatch.setattr(trainer, "rate_at", rate)
+    with pytest.raises(KeyboardInterrupt):
+        train(unseen, tmp_path / "asked")
+    assert Checkpoint.read(RunFolder(tmp_path / "asked").last).position.step == 6

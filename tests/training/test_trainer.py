@@ -184,8 +184,10 @@ def test_the_time_limit_stops_in_good_order(
     while not states or states[-1] != "finished":
         result = train(tiny, tmp_path / "r", time_limit=1e-3)
         states.append(result.state)
-    assert states == ["stopped"] * 5 + ["finished"]  # each start comes one look further
+    assert states == ["stopped"] * 11 + ["finished"]  # each start comes one step further
     assert same(final(whole), final(tmp_path / "r"))
+    validated = [[x for x in read_metrics(RunFolder(r)) if x["kind"] == "validation"] for r in (whole, tmp_path / "r")]
+    assert [x["step"] for x in validated[0]] == [x["step"] for x in validated[1]] == [4, 8, 12]
 
 
 def test_a_finished_run_is_not_trained_again(tiny: TrainConfig, whole: Path) -> None:

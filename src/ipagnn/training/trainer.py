@@ -185,10 +185,14 @@ class _Loop:
             world=self._processes.world,
         )
         with stream, stop_signals() as signalled:
+
+            def asked() -> bool:
+                return bool(signalled) or (deadline is not None and time.monotonic() >= deadline)
+
             longest = 0.0
             while self._position.step < total:
                 began = time.monotonic()
-                self._interval(stream, min(config.log_every, total - self._position.step))
+                self._interval(stream, asked)
                 longest = max(longest, time.monotonic() - began)
                 late = deadline is not None and time.monotonic() + longest > deadline
                 stop = self._processes.any(bool(signalled) or late)
@@ -201,16 +205,20 @@ class _Loop:
                     return self._result("stopped")
         return self._finish()
 
-    def _interval(self, stream: "Stream[Any]", steps: int) -> None:
-        """Train for some steps, and look."""
+    def _interval(self, stream: "Stream[Any]", asked: Callable[[], bool]) -> None:
+        """Train to the next multiple of `log_every` steps, the end, or until asked to stop, and look."""
         config, first = self._config, self._position.step
+        before = first - first % config.log_every
         began = time.monotonic()
-        for step in range(first, first + steps):
+        for step in range(first, min(before + config.log_every, config.steps)):
             rate = rate_at(config, step)
             if rate != self._rate:
                 self._step.set_rate(rate)
                 self._rate = rate
             self._step(next(stream))
+            if self._processes.world == 1 and asked():  # several would have to agree on the step
+                break
+        steps = step + 1 - first
         metrics = self._step.metrics()
         seconds = time.monotonic() - began
         if metrics.skipped and config.on_nan == "stop":
@@ -230,10 +238,13 @@ class _Loop:
         )
         if self._processes.writes:
             self._log(metrics, steps * config.batch_size / seconds)
-            every = config.validation_every
-            seen = self._position.step * config.batch_size
-            if first * config.batch_size // every < seen // every or self._position.step == config.steps:
+            if self._position.step == config.steps or self._crossed(before, config.validation_every):
                 self._validate()
+
+    def _crossed(self, before: int, every: int) -> bool:
+        """Whether a multiple of `every` examples was reached since step `before`; at multiples of `log_every` alone."""
+        step, batch = self._position.step, self._config.batch_size
+        return step % self._config.log_every == 0 and before * batch // every < step * batch // every
 
     def _log(self, metrics: StepMetrics, speed: float) -> None:
         config, step = self._config, self._position.step

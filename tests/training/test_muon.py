@@ -133,8 +133,10 @@ def test_goes_on_from_its_state() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_captured_steps_have_the_length_of_the_rate(precision: Any) -> None:
-    settings = TrainConfig(ModelConfig(hidden=40), optimizer="muon", batch_size=24, device="cuda", precision=precision)
+@pytest.mark.parametrize("name", ["ipa-gnn", "no-execute", "no-control"])
+def test_captured_steps_have_the_length_of_the_rate(name: str, precision: Any) -> None:
+    model = ModelConfig(name, hidden=40)
+    settings = TrainConfig(model, optimizer="muon", batch_size=24, device="cuda", precision=precision)
     step = make_step(build_model(settings.model, 0), settings, torch.device("cuda"))
     plan = step.prepare(training_sampler("full", 10, 1).table(0, 24))
     for rate in (0.0, 1e-2, 1e-3):

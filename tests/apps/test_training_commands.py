@@ -27,7 +27,7 @@ def test_train_writes_a_run_and_says_where(run: Any, tmp_path: Path) -> None:
 def test_train_goes_on_with_the_same_command_and_with_none(run: Any, tmp_path: Path) -> None:
     code, out, _ = run("train", tmp_path / "r", *SMALL, "--time-limit", "0.001s")
     assert code == 0
-    assert "stopped by the time limit after 10 of 20 steps" in out
+    assert "stopped by the time limit after 1 of 20 steps" in out
     code, out, _ = run("train", tmp_path / "r", "--time-limit", "1h")
     assert code == 0
     assert "finished after 20 steps" in out
@@ -108,7 +108,7 @@ def test_runs_lists_and_plots(run: Any, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     a, b = map(json.loads, out.splitlines())
     assert (a["run"], a["model"], a["task"], a["step"], a["steps"]) == ("a", "line-rnn", "full", 20, 20)
-    assert (b["run"], b["task"], b["step"], b["state"]) == (os.path.join("deeper", "b"), "partial", 10, "stopped")
+    assert (b["run"], b["task"], b["step"], b["state"]) == (os.path.join("deeper", "b"), "partial", 1, "stopped")
     lines = read_metrics(RunFolder(tmp_path / "runs" / "a"))
     assert a["accuracy"] == max(line["accuracy"] for line in lines if line["kind"] == "validation")
     assert a["state"] == "finished"
@@ -116,7 +116,7 @@ def test_runs_lists_and_plots(run: Any, tmp_path: Path) -> None:
     assert (tmp_path / "c.svg").read_text().startswith("<?xml")
     code, out, _ = run("runs", tmp_path / "runs")
     assert code == 0
-    assert all(word in out for word in ("line-rnn", "20/20", "10/20", "finished", "stopped", f"{a['accuracy']:.1%}"))
+    assert all(word in out for word in ("line-rnn", "20/20", "1/20", "finished", "stopped", f"{a['accuracy']:.1%}"))
 
 
 def test_runs_refuses_bad_input(run: Any, tmp_path: Path, is_sentence: Callable[[str], bool]) -> None:

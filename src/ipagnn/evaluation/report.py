@@ -104,7 +104,7 @@ def _run(run: RunRecord) -> Document:
         "title": paper.TITLES[run.model.name],
         "task": run.evaluation["task"],
         "recipe": recipe_words(run.config),
-        "variant": VARIANTS[bool(run.model.decoder) + 2 * (run.config.budget != "model")],
+        "variant": VARIANTS[run.model.decoder + 2 * (run.config.budget != "model")],
         "seed": run.config.seed,
         "hidden": run.model.hidden,
         "settings": config,

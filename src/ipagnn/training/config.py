@@ -60,7 +60,7 @@ class TrainConfig:
         workers: Threads that make batches in the background.
         validation_count: Withheld programs of length exactly `length` that select the weights to keep.
         validation_every: Examples between two validations; there is always one at the end.
-        log_every: Steps between two lines of metrics, and between two looks at what else may be due.
+        log_every: Steps between two lines of metrics, and two looks at whether a validation or checkpoint is due.
         checkpoint_every: Seconds between two checkpoints; 0 writes none by the clock.
         checkpoint_steps: Steps between two checkpoints; 0 writes none by steps.
         on_nan: What to do about a step whose gradient is not finite or beyond `norm_limit`: `stop`, or `skip` it. It is

@@ -14,13 +14,13 @@ from ipagnn.data import test_set
 from ipagnn.evaluation import Evaluation, evaluate
 from ipagnn.evaluation.evaluate import STREAMING, _Runner
 from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model, load_model
-from ipagnn.programs import Lengths, ProgramTable, Sampler, parse, steps, trace_length
+from ipagnn.programs import Lengths, ProgramTable, Sampler, format_program, parse, steps, trace, trace_length
 
 ONE_AT_A_TIME = 1
 
 
 def same_answers(one: Evaluation, other: Evaluation) -> bool:
-    exact = ("length", "steps", "target", "prediction", "rank", "trace_length")
+    exact = ("length", "steps", "target", "prediction", "rank", "trace_length", "loop_depth")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in exact) and np.allclose(
         one.confidence, other.confidence, rtol=1e-4, atol=1e-6
     )
@@ -44,6 +44,36 @@ def test_all_programs_of_the_test_set_are_there_in_order() -> None:
     assert np.array_equal(evaluation.target, table.target)
     assert done[-1] == 4500
     assert done == sorted(done)
+
+
+def test_depth_of_the_loops_on_the_trace() -> None:
+    """Against the text: a line stands in the loops above it that are indented less."""
+    table = Sampler("full", Lengths.uniform((10, 20, 40)), seed=5).table(0, 150)
+    evaluation = evaluate(build_model(ModelConfig(name="line-rnn", hidden=2)), table)
+    depths = []
+    for program in table:
+        around: list[int] = []
+        standing = []
+        for line in format_program(program).splitlines():
+            indent = len(line) - len(line.lstrip())
+            around = [other for other in around if other < indent]
+            around += [indent] * ("while" in line)
+            standing.append(len(around))
+        depths.append(max(standing[step.line] for step in trace(program)))
+    assert evaluation.loop_depth.tolist() == depths
+    assert set(depths) >= {0, 1, 2, 3}
+
+
+def test_a_loop_that_is_not_reached_does_not_count() -> None:
+    skipped = parse("v0 = 9\nif v0 % 10 < 5:\n  v1 = 2\n  while v1 > 0:\n    v1 -= 1\n    v0 += 1\nv0 += 1")
+    left_at_once = parse("v0 = 9\nv1 = 0\nwhile v1 > 0:\n  v1 -= 1\n  v0 += 1\nv0 += 1")
+    table = ProgramTable(
+        np.cumsum([0, len(skipped), len(left_at_once)]),
+        np.concatenate([skipped.line_tokens, left_at_once.line_tokens]),
+        np.array([10, 10], np.int32),
+    )
+    evaluation = evaluate(build_model(ModelConfig(name="line-rnn", hidden=2)), table)
+    assert evaluation.loop_depth.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("name", ["ipa-gnn", "hard-ip-rnn", "line-rnn", "trace-rnn"])

@@ -29,6 +29,7 @@ def made_up(prediction: list[int], target: list[int], length: list[int]) -> Eval
         confidence=np.full(count, 0.5, np.float32),
         margin=np.full(count, 1.0, np.float32),
         trace_length=np.full(count, 7, np.int64),
+        loop_depth=np.zeros(count, np.int64),
     )
 
 
@@ -60,6 +61,16 @@ def test_accuracy_where_the_trace_fits_and_where_not() -> None:
     assert summary["trace"]["fits"]["accuracy"] == 0.5  # the first and the third; exactly as many steps fit
     assert summary["trace"]["fits"]["count"] == 2
     assert summary["trace"]["exceeds"] == {"accuracy": 0.5, "stderr": 0.5, "count": 2}
+
+
+def test_accuracy_by_the_depth_of_loops() -> None:
+    evaluation = made_up([1, 2, 3, 9, 9], [1, 2, 4, 4, 9], [20] * 5)
+    depths, lengths = np.array([0, 2, 2, 2, -1]), np.array([3, 40, 40, 40, -1])
+    summary = summarise(dataclasses.replace(evaluation, loop_depth=depths, trace_length=lengths))
+    assert {n: (row["accuracy"], row["count"]) for n, row in summary["by_loops"].items()} == {
+        "0": (1.0, 1),
+        "2": (pytest.approx(1 / 3), 3),
+    }
 
 
 def test_calibration_by_hand() -> None:

@@ -47,6 +47,8 @@ def _print_details(console: Console, summary: "Summary") -> None:
     if "trace" in summary:
         fits, exceeds = summary["trace"]["fits"], summary["trace"]["exceeds"]
         console.print(f"true trace fits the steps given: {_share(fits)}; does not: {_share(exceeds)}")
+        loops = (f"{_depth(n)} {_share(row)}" for n, row in summary["by_loops"].items())
+        console.print(f"loops on the true trace: {', '.join(loops)}")
     if "pointer" in summary:
         told = summary["pointer"]
         parts = [
@@ -58,6 +60,10 @@ def _print_details(console: Console, summary: "Summary") -> None:
             parts[-1] += f" where the true trace has {_number(told['trace_length'])} (medians)"
             parts.append(f"path equals trace {_percent(told['path_exact'])}")
         console.print(f"pointer: {', '.join(parts)}")
+
+
+def _depth(loops: str) -> str:
+    return {"0": "none", "1": "not nested"}.get(loops, f"{loops} deep")
 
 
 def _share(row: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from ipagnn.evaluation.pointer import PointerMetrics, measure_pointer
 from ipagnn.models import Output, ProgramModel
 from ipagnn.models.static import collate_static, run_static, runs_static
 from ipagnn.programs.program import ProgramTable, Task
-from ipagnn.programs.trace_kernels import trace_nodes
+from ipagnn.programs.trace_kernels import loop_depths, trace_nodes
 from ipagnn.programs.vocabulary import MASK
 
 STREAMING: Final = 1e-20
@@ -55,6 +55,7 @@ class Evaluation:
         confidence: Probability of the prediction. float32 [program]
         margin: Difference between the two largest logits. float32 [program]
         trace_length: Statements of the true trace; -1 where it is unknown, as for partial programs. int64 [program]
+        loop_depth: Loops within loops on the true trace: 0 if it comes to none. -1 where it is unknown. int64 [program]
         pointer: What the instruction pointer did; None if it was not asked for or the model has none.
     """
 
@@ -68,6 +69,7 @@ class Evaluation:
     confidence: npt.NDArray[np.float32]
     margin: npt.NDArray[np.float32]
     trace_length: npt.NDArray[np.int64]
+    loop_depth: npt.NDArray[np.int64]
     pointer: PointerMetrics | None = None
 
     def __len__(self) -> int:
@@ -188,6 +190,7 @@ class _Sizes:
     steps: npt.NDArray[np.int64]
     lines: npt.NDArray[np.int64]
     trace_length: npt.NDArray[np.int64]
+    loop_depth: npt.NDArray[np.int64]
 
     def take(self, chosen: npt.NDArray[np.int64]) -> Self:
         return type(self)(*(getattr(self, field.name)[chosen] for field in fields(self)))
@@ -237,6 +240,7 @@ class _Runner:
             sizes.steps.astype(np.int32),
             table.target.copy(),
             trace_length=sizes.trace_length,
+            loop_depth=sizes.loop_depth,
             pointer=PointerMetrics.concatenate(pointers).take(backwards) if pointers else None,
             **results,  # type: ignore[arg-type]
         )
@@ -244,7 +248,7 @@ class _Runner:
     def _measure(self, table: ProgramTable, task: Task) -> _Sizes:
         budget, grammar = self.model.config.budget, self.model.config.grammar
         offsets, tokens, _, _, true, false, steps = graphs_of(table, budget, grammar.modulus, grammar.condition_modulus)
-        lengths = np.full(len(table), -1, np.int64)
+        lengths, depths = np.full((2, len(table)), -1, np.int64)
         if task == "full":
             for i, (first, end) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
                 nodes, problem = trace_nodes(
@@ -261,8 +265,10 @@ class _Runner:
                         f"Program {i} of the table compares a value beyond 2**40, so its trace cannot be followed; "
                         f"leave it out, or choose another model than {self.model.name}."
                     )
-                lengths[i] = -1 if problem else len(nodes)
-        return _Sizes(np.diff(offsets).astype(np.int64), steps, table.lengths, lengths)
+                if not problem:
+                    lengths[i] = len(nodes)
+                    depths[i] = loop_depths(tokens[first:end])[nodes - first].max(initial=0)
+        return _Sizes(np.diff(offsets).astype(np.int64), steps, table.lengths, lengths, depths)
 
     def _batches(self, order: npt.NDArray[np.int64], sizes: _Sizes) -> Iterator[tuple[npt.NDArray[np.int64], bool]]:
         """Programs of each batch, as many in the order of size as fit, and whether rows are found on the way."""

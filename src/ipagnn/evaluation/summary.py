@@ -45,8 +45,9 @@ def summarise(evaluation: Evaluation, ceiling: Ceiling | None = None) -> Summary
     Returns:
         `overall` and, by length, `by_length`: `accuracy`, `stderr`, `count` each. `top`: how often the target is among
         the k likeliest values. `calibration`: see `calibration`. `close`: how many predictions hang on rounding.
-        `trace` (full task): accuracy where the true trace fits the model's steps and where it does not. `ceiling`: see
-        `_distance`. `pointer`: see `_pointer`.
+        `trace` (full task): accuracy where the true trace fits the model's steps and where it does not. `by_loops`
+        (full task): accuracy by the depth of the loops on the true trace. `ceiling`: see `_distance`. `pointer`: see
+        `_pointer`.
     """
     correct, lengths = evaluation.correct, evaluation.length
     summary: Summary = {
@@ -62,6 +63,8 @@ def summarise(evaluation: Evaluation, ceiling: Ceiling | None = None) -> Summary
     if known.any():
         fits = known & (evaluation.trace_length <= evaluation.steps)
         summary["trace"] = {"fits": share(correct[fits]), "exceeds": share(correct[known & ~fits])}
+        depths = evaluation.loop_depth
+        summary["by_loops"] = {str(n): share(correct[depths == n]) for n in np.unique(depths[known]).tolist()}
     if ceiling is not None:
         summary["ceiling"] = _distance(evaluation, ceiling)
     if evaluation.pointer is not None:

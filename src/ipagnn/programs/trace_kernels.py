@@ -22,6 +22,13 @@ def _condition_table() -> tuple[np.ndarray, np.ndarray]:
     return comparison, modular
 
 
+def _loop_table() -> np.ndarray:
+    loops = np.zeros(v.VOCABULARY_SIZE, np.bool_)
+    loops[list(v.WHILE_OPERATIONS)] = True
+    return loops
+
+
+_LOOPS = _loop_table()
 COMPARISON, MODULAR = _condition_table()
 """By operation id: which of > < >= <= a condition uses (-1: no condition), and whether it compares `v % 10`."""
 _ADD, _SUBTRACT, _MULTIPLY, _ASSIGN = v.ADD, v.SUBTRACT, v.MULTIPLY, v.ASSIGN
@@ -98,6 +105,27 @@ def trace_nodes(node_tokens, true, false, first, modulus, condition_modulus, lim
         values[variable] = value
         n = true[n] - first
     return nodes[:count], 0
+
+
+@njit(cache=True, nogil=True)
+def loop_depths(node_tokens):  # type: ignore[no-untyped-def]
+    """How many loops each node of a program stands in, a `while` in its own too. int64 [node]
+
+    The nodes of a loop are those that follow it, until one stands as far left: what lies between without a node
+    (`else`, `pass`, `break`, `continue`) ends no loop that the next node does not end as well.
+    """
+    depths = np.zeros(len(node_tokens), np.int64)
+    opened = np.empty(len(node_tokens), np.int64)  # the indents of the loops around, outermost first
+    count = 0
+    for n in range(len(node_tokens) - 1):  # the exit stands in none
+        indent = node_tokens[n, 0]
+        while count and opened[count - 1] >= indent:
+            count -= 1
+        if _LOOPS[node_tokens[n, 1]]:
+            opened[count] = indent
+            count += 1
+        depths[n] = count
+    return depths
 
 
 @njit(cache=True, nogil=True)

@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from ipagnn.data.contract import BATCH_FIELDS
-from ipagnn.models import MODELS
+from ipagnn.models import MODELS, ModelConfig, build_model
 from ipagnn.programs.grammar import Lengths
 from ipagnn.programs.program import ProgramTable
 from ipagnn.programs.sampler import Sampler
+from ipagnn.programs.text import parse
 
 from .conftest import Make
 
@@ -108,3 +109,34 @@ def test_the_trace_rnns_pointer_is_the_trace(make: Make, short: ProgramTable) ->
     assert set(pointer.unique().tolist()) == {0.0, 1.0}
     assert (pointer[0].nonzero().squeeze(1) == batch.starts).all()
     assert pointer[:, batch.exits][-1].all()
+
+
+ARMS = "v0 = 417\nif v0 % 10 < 5:\n  {}\nelse:\n  {}\nv0 *= 3"
+
+
+@pytest.mark.parametrize("both_ways", [True, False])
+def test_no_control_tells_arms_apart_by_edge_types_alone(both_ways: bool) -> None:
+    """The graph of one program is that of the other but for which edge is the true one."""
+    arms = "v0 += 5", "v0 -= 2"
+    first, second = parse(ARMS.format(*arms)), parse(ARMS.format(*reversed(arms)))
+    for edge_types in (False, True):
+        config = ModelConfig("no-control", hidden=12, both_ways=both_ways, edge_types=edge_types)
+        model = build_model(config, seed=1).double()
+        one, other = (model(model.collate([program])).logits for program in (first, second))
+        assert torch.allclose(one, other, rtol=1e-9, atol=1e-12) != edge_types
+
+
+def test_edge_types_that_change_nothing_are_none() -> None:
+    plain = build_model(ModelConfig("no-control", hidden=12, both_ways=False), seed=1)
+    typed = build_model(ModelConfig("no-control", hidden=12, both_ways=False, edge_types=True), seed=1)
+    shared = plain.state_dict()
+    for name, parameter in typed.named_parameters():
+        with torch.no_grad():
+            if name in shared:
+                parameter.copy_(shared[name])
+            else:
+                parameter.copy_(torch.eye(12) if parameter.ndim == 2 else torch.zeros(12))
+    batch = plain.collate(Sampler(lengths=Lengths.exact(8), seed=5).table(0, 20))
+    torch.testing.assert_close(typed(batch).logits, plain(batch).logits)
+    typed(batch).logits.sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in typed.parameters())

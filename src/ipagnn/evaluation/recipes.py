@@ -41,6 +41,8 @@ def recipe_words(config: TrainConfig) -> str:
         words.append("no indentation read")
     if not config.model.both_ways:
         words.append("messages along edges only")
+    if config.model.edge_types:
+        words.append("a Dense per edge type")
     if config.model.decoder:
         words.append("the release's decoder")
     if config.budget != "model":

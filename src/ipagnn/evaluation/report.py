@@ -23,9 +23,10 @@ from ipagnn.programs import AUTHORS, PAPER, Task
 from ipagnn.training.files import write_whole
 
 TASKS: Final[tuple[Task, ...]] = ("full", "partial")
-_DECODER, _STEPS = "decoder", "enough steps"
-VARIANTS: Final = ("", _DECODER, _STEPS, f"{_DECODER}, {_STEPS}")
-"""What has rows of its own: another output layer, and training with enough steps, which validation cannot judge."""
+_DECODER, _TYPES, _STEPS = "decoder", "edge types", "enough steps"
+VARIANTS: Final = ("", _DECODER, _TYPES, _STEPS, f"{_DECODER}, {_STEPS}", f"{_TYPES}, {_STEPS}")
+"""What has rows of its own: another output layer, other messages, and training with enough steps, which validation
+cannot judge."""
 
 
 def build_document(runs: Sequence[RunRecord]) -> Document:
@@ -38,9 +39,9 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         `runs`: each with settings, hardware, cost and all that was measured. `recipes`: the same by recipe, runs that
         differ in the seed alone being averaged (see `summarise_recipe`). `rows`: for every model, the paper's accuracy
         and that of its best recipe on each task; validation chooses, among those measured on D_test if there are any.
-        Models with the release's decoder have rows of their own, and so have recipes that train with enough steps:
-        validation, with the steps of the model's own budget, tells nothing about these, and fresh programs of training
-        choose (`RunRecord.selects`). Shares are fractions.
+        Models with the release's decoder or edge types have rows of their own, and so have recipes that train with
+        enough steps: validation, with the steps of the model's own budget, tells nothing about these, and fresh
+        programs of training choose (`RunRecord.selects`). Shares are fractions.
     """
     told = [_run(run) for run in runs]
     groups: dict[str, list[int]] = {}
@@ -64,6 +65,12 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         "runs": told,
         "notes": _notes(told),
     }
+
+
+def _variant(run: RunRecord) -> str:
+    """Which of `VARIANTS` a run is."""
+    words = {_DECODER: run.model.decoder, _TYPES: run.model.edge_types, _STEPS: run.config.budget != "model"}
+    return ", ".join(word for word, holds in words.items() if holds)
 
 
 def _merit(recipe: Document) -> tuple[bool, bool, float]:
@@ -104,7 +111,7 @@ def _run(run: RunRecord) -> Document:
         "title": paper.TITLES[run.model.name],
         "task": run.evaluation["task"],
         "recipe": recipe_words(run.config),
-        "variant": VARIANTS[run.model.decoder + 2 * (run.config.budget != "model")],
+        "variant": _variant(run),
         "seed": run.config.seed,
         "hidden": run.model.hidden,
         "settings": config,

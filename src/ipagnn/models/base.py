@@ -36,6 +36,8 @@ class ModelConfig:
         indent: Read how far statements are indented, as the paper's models do. The graph tells as much, and programs
             longer than those of training are indented further than a model has seen.
         both_ways: Send messages against the edges as well, as the paper's table has it; only `no-control` looks at it.
+        edge_types: Send messages through a Dense per edge type, as the GGNN does, so that the arms of an `if` and
+            `else` can be told apart; only `no-control` looks at it. Not captured on a GPU, so slower there.
         decoder: Read the final state as the release's recurrent models do, through two more LSTM layers; only
             `line-rnn` and `trace-rnn` look at it.
         grammar: The language the model is for: number of classes, and what conditions look at.
@@ -51,6 +53,7 @@ class ModelConfig:
     heads: int = 1
     indent: bool = True
     both_ways: bool = True
+    edge_types: bool = False
     decoder: bool = False
     grammar: Grammar = field(default_factory=Grammar)
 

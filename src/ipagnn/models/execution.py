@@ -28,6 +28,24 @@ class RunStatement(Execution):
         return proposal
 
 
+class RunTypedStatement(RunStatement):
+    """The same, with the messages of the GGNN: a Dense per edge type, so that who receives one knows its type.
+
+    Args:
+        hidden: Width of a state part.
+        kinds: Number of edge types.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, hidden: int, kinds: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.dense = nn.ModuleList(Dense(hidden, hidden, generator) for _ in range(kinds))
+
+    def messages(self, a: Tensor, edges: Edges) -> Tensor:
+        """Dense(a1), with the Dense of the edge's type."""
+        return _typed_messages(self.dense, a, edges)
+
+
 class GatedUpdate(Execution):
     """Execution of the GGNN: the statement is read once, at the start; then a Dense per edge type, and a GRU.
 
@@ -54,8 +72,7 @@ class GatedUpdate(Execution):
 
     def messages(self, a: Tensor, edges: Edges) -> Tensor:
         """Dense(a1), with the Dense of the edge's type."""
-        by_kind = torch.stack([dense(_parts(a)) for dense in self.dense], dim=1)  # [node, kind, part, hidden]
-        return by_kind[edges.source, edges.kind].flatten(1)
+        return _typed_messages(self.dense, a, edges)
 
     def update(self, h: Tensor, proposal: Tensor) -> Tensor:
         """GRU(h, h~)."""
@@ -85,6 +102,12 @@ class GRU(nn.Module):
         h_r, h_z, h_n = (h @ self.hidden).chunk(3, dim=-1)
         reset, keep = (x_r + h_r).sigmoid(), (x_z + h_z).sigmoid()
         return keep * h + (1 - keep) * (x_n + reset * h_n).tanh()
+
+
+def _typed_messages(layers: nn.ModuleList, a: Tensor, edges: Edges) -> Tensor:
+    """What the layer of each edge's type makes of the state at its source, part by part. [edge, state]"""
+    by_kind = torch.stack([dense(_parts(a)) for dense in layers], dim=1)  # [node, kind, part, hidden]
+    return by_kind[edges.source, edges.kind].flatten(1)
 
 
 def _parts(state: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ import torch
 
 from ipagnn.models.base import ModelConfig, register
 from ipagnn.models.control import Neighbours
-from ipagnn.models.execution import RunStatement
-from ipagnn.models.message_passing import MessagePassing
+from ipagnn.models.execution import RunStatement, RunTypedStatement
+from ipagnn.models.message_passing import EDGE_TYPES, MessagePassing
 
 
 @register
@@ -17,7 +17,9 @@ class NoControl(MessagePassing):
         a_{t,n} = RNN(h_{t-1,n}, Embed(x_n))
         h_{t,n} = sum over n' in N_all(n) of a_{t,n'}, over the number of messages
 
-    With `both_ways=False` the sum is over N_in, the IPA-GNN's with p·b = 1: states follow the program.
+    With `both_ways=False` the sum is over N_in, the IPA-GNN's with p·b = 1: states follow the program. To this model
+    the arms of an `if` and `else` are the same, as nothing tells true edges from false ones; with `edge_types=True` it
+    sends Dense_kind(a) like the GGNN, and they are not.
 
     Shapes:
         batch -> logits [program, class]
@@ -28,4 +30,5 @@ class NoControl(MessagePassing):
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)
         self.control = Neighbours("mass" if config.normalise else "one", both_ways=config.both_ways)
-        self.execution = RunStatement()
+        kinds = EDGE_TYPES if config.both_ways else EDGE_TYPES // 2
+        self.execution = RunTypedStatement(config.hidden, kinds, generator) if config.edge_types else RunStatement()

@@ -269,6 +269,7 @@ _MODEL_TYPES: Final[dict[str, type]] = {
     "heads": int,
     "indent": bool,
     "both_ways": bool,
+    "edge_types": bool,
     "decoder": bool,
     "budget.kind": str,
     "budget.factor": float,

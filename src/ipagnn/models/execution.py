@@ -28,8 +28,10 @@ class RunStatement(Execution):
         return proposal
 
 
-class RunTypedStatement(RunStatement):
-    """The same, with the messages of the GGNN: a Dense per edge type, so that who receives one knows its type.
+class TypedMessages(Execution):
+    """Messages of the GGNN: a Dense per edge type, so that whoever receives one knows its type.
+
+    It acts on each of the four parts of a state alike, as in the release.
 
     Args:
         hidden: Width of a state part.
@@ -43,23 +45,25 @@ class RunTypedStatement(RunStatement):
 
     def messages(self, a: Tensor, edges: Edges) -> Tensor:
         """Dense(a1), with the Dense of the edge's type."""
-        return _typed_messages(self.dense, a, edges)
+        by_kind = torch.stack([dense(_parts(a)) for dense in self.dense], dim=1)  # [node, kind, part, hidden]
+        return by_kind[edges.source, edges.kind].flatten(1)
 
 
-class GatedUpdate(Execution):
+class RunTypedStatement(TypedMessages, RunStatement):
+    """Execution of the IPA-GNN with the messages of the GGNN."""
+
+
+class GatedUpdate(TypedMessages):
     """Execution of the GGNN: the statement is read once, at the start; then a Dense per edge type, and a GRU.
 
-    Both act on each of the four parts of a state alike, as in the release. The exit's statement is four padding tokens.
+    The GRU acts on each part alike, too. The exit's statement is four padding tokens.
 
     Args:
-        hidden: Width of a state part.
-        kinds: Number of edge types.
-        generator: Draws the weights.
+        hidden, kinds, generator: See `TypedMessages`.
     """
 
     def __init__(self, hidden: int, kinds: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.dense = nn.ModuleList(Dense(hidden, hidden, generator) for _ in range(kinds))
+        super().__init__(hidden, kinds, generator)
         self.gru = GRU(hidden, generator)
 
     def start(self, cell: StatementRNN, batch: Batch) -> Tensor:
@@ -69,10 +73,6 @@ class GatedUpdate(Execution):
     def execute(self, h: Tensor, cell: StatementRNN, table: Tensor, batch: Batch) -> Tensor:
         """The state as it is."""
         return h
-
-    def messages(self, a: Tensor, edges: Edges) -> Tensor:
-        """Dense(a1), with the Dense of the edge's type."""
-        return _typed_messages(self.dense, a, edges)
 
     def update(self, h: Tensor, proposal: Tensor) -> Tensor:
         """GRU(h, h~)."""
@@ -102,12 +102,6 @@ class GRU(nn.Module):
         h_r, h_z, h_n = (h @ self.hidden).chunk(3, dim=-1)
         reset, keep = (x_r + h_r).sigmoid(), (x_z + h_z).sigmoid()
         return keep * h + (1 - keep) * (x_n + reset * h_n).tanh()
-
-
-def _typed_messages(layers: nn.ModuleList, a: Tensor, edges: Edges) -> Tensor:
-    """What the layer of each edge's type makes of the state at its source, part by part. [edge, state]"""
-    by_kind = torch.stack([dense(_parts(a)) for dense in layers], dim=1)  # [node, kind, part, hidden]
-    return by_kind[edges.source, edges.kind].flatten(1)
 
 
 def _parts(state: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ipagnn.data.contract import Batch
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.control import InstructionPointer, Neighbours
-from ipagnn.models.execution import GatedUpdate, RunStatement
+from ipagnn.models.execution import GatedUpdate, TypedMessages
 from ipagnn.models.message_kernels import DECIDES, START
 from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.message_plan import MessageKind, MessagePlan
@@ -36,7 +36,7 @@ def message_kind(model: ProgramModel) -> MessageKind | Literal["statements"] | N
         return "pointer" if gated and not (model.control.exit_keeps or model.control.hard) else None
     if gated:
         return "neighbours"
-    return "statements" if type(model.execution) is RunStatement else None
+    return None if isinstance(model.execution, TypedMessages) else "statements"
 
 
 def make_plan(model: ProgramModel, batch: Batch, *, pinned: bool = False) -> MessagePlan | StatementPlan:

@@ -22,13 +22,7 @@ def _condition_table() -> tuple[np.ndarray, np.ndarray]:
     return comparison, modular
 
 
-def _loop_table() -> np.ndarray:
-    loops = np.zeros(v.VOCABULARY_SIZE, np.bool_)
-    loops[list(v.WHILE_OPERATIONS)] = True
-    return loops
-
-
-_LOOPS = _loop_table()
+_LOOPS = np.isin(np.arange(v.VOCABULARY_SIZE), list(v.WHILE_OPERATIONS))
 COMPARISON, MODULAR = _condition_table()
 """By operation id: which of > < >= <= a condition uses (-1: no condition), and whether it compares `v % 10`."""
 _ADD, _SUBTRACT, _MULTIPLY, _ASSIGN = v.ADD, v.SUBTRACT, v.MULTIPLY, v.ASSIGN

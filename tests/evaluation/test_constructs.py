@@ -26,7 +26,7 @@ constructs, arms = script("constructs"), script("arms")
 
 
 @pytest.mark.parametrize("name", constructs.CONSTRUCTS)
-def test_programs_of_a_construct_are_what_it_says(name):
+def test_programs_of_a_construct_are_what_it_says(name: str) -> None:
     table = constructs.draw(name, 20)
     for program, target in zip(table, table.target, strict=True):
         text = format_program(program)
@@ -43,18 +43,18 @@ def test_programs_of_a_construct_are_what_it_says(name):
             assert rounds == int(name.split()[1])
 
 
-def test_programs_of_a_construct_are_the_same_every_time_and_differ_from_each_other():
+def test_programs_of_a_construct_are_the_same_every_time_and_differ_from_each_other() -> None:
     first, again = (constructs.draw("if and else", 50) for _ in range(2))
     assert list(first) == list(again)
     assert len(set(first)) > 40
 
 
-def test_a_language_with_other_numbers_has_its_own_constructs():
+def test_a_language_with_other_numbers_has_its_own_constructs() -> None:
     small = Grammar(modulus=10, initial_values=(0, 9), operands=(1, 3), loop_counts=(2, 5), counters=3)
     assert constructs.draw("10 lines of +=, -= and *=", 30, small).target.max() < 10
 
 
-def test_the_table_has_a_row_a_construct_and_a_column_a_model(tmp_path):
+def test_the_table_has_a_row_a_construct_and_a_column_a_model(tmp_path: Path) -> None:
     for seed, name in enumerate(("a", "b")):
         model = build_model(ModelConfig("line-rnn", hidden=8, grammar=PAPER), seed=seed)
         save_model(model, tmp_path / f"{name}.safetensors")
@@ -81,11 +81,11 @@ def test_the_table_has_a_row_a_construct_and_a_column_a_model(tmp_path):
         ),
     ],
 )
-def test_the_best_guess_without_knowing_the_arms(source, share):
+def test_the_best_guess_without_knowing_the_arms(source: str, share: float) -> None:
     assert arms.best_guess(parse(source), Random(0)) == share
 
 
-def test_conditions_that_have_an_else_are_found():
+def test_conditions_that_have_an_else_are_found() -> None:
     source = """v0 = 1
 if v0 % 10 < 5:
   if v0 % 10 > 3:

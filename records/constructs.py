@@ -10,8 +10,6 @@ import argparse
 from collections.abc import Callable, Iterable
 from random import Random
 
-import numpy as np
-
 from ipagnn.evaluation import Weights, evaluate
 from ipagnn.programs import PAPER, Grammar, Program, ProgramTable, parse, target
 
@@ -75,11 +73,7 @@ def draw(construct: str, count: int, grammar: Grammar = PAPER) -> ProgramTable:
     """Programs of a construct: always the same ones."""
     writer = Writer(0, grammar)
     programs = [writer.program(CONSTRUCTS[construct](writer)) for _ in range(count)]
-    return ProgramTable(
-        np.cumsum([0, *map(len, programs)]),
-        np.concatenate([program.line_tokens for program in programs]),
-        np.array([target(program, grammar) for program in programs], np.int32),
-    )
+    return ProgramTable.from_programs(programs, [target(program, grammar) for program in programs])
 
 
 def table(weights: Iterable[str], count: int) -> str:

@@ -67,11 +67,7 @@ def test_depth_of_the_loops_on_the_trace() -> None:
 def test_a_loop_that_is_not_reached_does_not_count() -> None:
     skipped = parse("v0 = 9\nif v0 % 10 < 5:\n  v1 = 2\n  while v1 > 0:\n    v1 -= 1\n    v0 += 1\nv0 += 1")
     left_at_once = parse("v0 = 9\nv1 = 0\nwhile v1 > 0:\n  v1 -= 1\n  v0 += 1\nv0 += 1")
-    table = ProgramTable(
-        np.cumsum([0, len(skipped), len(left_at_once)]),
-        np.concatenate([skipped.line_tokens, left_at_once.line_tokens]),
-        np.array([10, 10], np.int32),
-    )
+    table = ProgramTable.from_programs([skipped, left_at_once], [10, 10])
     evaluation = evaluate(build_model(ModelConfig(name="line-rnn", hidden=2)), table)
     assert evaluation.loop_depth.tolist() == [0, 1]
 

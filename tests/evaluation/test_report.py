@@ -205,6 +205,14 @@ def test_runs_with_the_releases_decoder_have_a_row_of_their_own(runs: list[RunRe
     ]
 
 
+def test_no_control_with_edge_types_has_a_row_of_its_own(runs: list[RunRecord]) -> None:
+    model = ModelConfig("no-control", hidden=8)
+    plain = changed(runs[0], 0.2, 0.50, model=model)
+    typed = changed(runs[0], 0.3, 0.75, model=model.replace(edge_types=True))
+    rows = build_document([typed, plain])["rows"]
+    assert [(row["title"], row["full"]["ours"]) for row in rows] == [("NoControl", 0.2), ("NoControl, edge types", 0.3)]
+
+
 def test_the_difference_is_that_of_runs_on_the_papers_test_set(runs: list[RunRecord]) -> None:
     on_test_set = [
         replace(run, evaluation={**run.evaluation, "set": {"name": "D_test"}}) for run in runs if run.evaluation

@@ -29,10 +29,12 @@ def gradients(model: ProgramModel, logits: Tensor, target: Tensor) -> dict[str, 
     return {"logits": logits.detach(), **{n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}}
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"normalise": False}, {"heads": 3}, {"both_ways": False}, {"budget": StepBudget(factor=0.4)}]
-)
-@pytest.mark.parametrize("name", MODELS)
+OPTIONS = [{}, {"normalise": False}, {"heads": 3}, {"both_ways": False}, {"budget": StepBudget(factor=0.4)}]
+CASES = [(name, options) for name in MODELS for options in OPTIONS]
+CASES += [("no-control", {"edge_types": True, **options}) for options in OPTIONS]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
 def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: str, options: dict) -> None:
     model = make(name, **options)
     batch = model.collate(some)
@@ -70,11 +72,13 @@ def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str) -> None:
     assert torch.equal(sends.flatten() > 0, plan.departure_offsets[: slots * rows + 1].diff() > 0)
 
 
-def test_a_plan_of_statements_is_sound(make: Make, some: ProgramTable) -> None:
-    model = make("no-control")
+@pytest.mark.parametrize(("edge_types", "slots"), [(False, 1), (True, 4)])
+def test_a_plan_of_statements_is_sound(make: Make, some: ProgramTable, edge_types: bool, slots: int) -> None:
+    model = make("no-control", edge_types=edge_types)
     batch = model.collate(some)
     plan = make_plan(model, batch)
     assert isinstance(plan, StatementPlan)
+    assert plan.capacity.slots == slots
     rows, exits = int(plan.offsets[-1]), int(plan.exit_offsets[-1])
     assert exits == batch.steps.sum()
     assert plan.offsets[int(batch.steps.max())] == rows, "kernels launch nothing for statements in the last step"
@@ -85,23 +89,21 @@ def test_a_plan_of_statements_is_sound(make: Make, some: ProgramTable) -> None:
             torch.bucketize(torch.arange(exits), plan.exit_offsets.long(), right=True),
         ]
     )
-    by_reader, by_source = (
-        (torch.repeat_interleave(torch.arange(rows + exits), offsets[: rows + exits + 1].diff()), codes.long())
-        for offsets, codes in ((plan.arrival_offsets, plan.arrivals), (plan.departure_offsets, plan.departures))
-    )
+    ends = slots * (rows + exits)
     edges = []
-    for owner, code in (by_reader, by_source):
-        code = code[: len(owner)]
-        edges.append((owner, torch.where(code >= 0, code, rows - 1 - code)))
-    (reader, source), (giver, taker) = edges
+    for offsets, codes in ((plan.arrival_offsets, plan.arrivals), (plan.departure_offsets, plan.departures)):
+        owner = torch.repeat_interleave(torch.arange(ends), offsets[: ends + 1].diff())
+        code = codes[: len(owner)].long()
+        edges.append((owner // slots, torch.where(code >= 0, code, rows - 1 - code), owner % slots))
+    (reader, source, slot), (giver, taker, from_slot) = edges
     assert torch.equal(steps[source] + 1, steps[reader])
-    assert sorted(zip(reader.tolist(), source.tolist(), strict=True)) == sorted(
-        zip(taker.tolist(), giver.tolist(), strict=True)
+    assert sorted(zip(reader.tolist(), source.tolist(), slot.tolist(), strict=True)) == sorted(
+        zip(taker.tolist(), giver.tolist(), from_slot.tolist(), strict=True)
     )
-    listed = torch.bincount(reader, minlength=rows + exits)
-    later = steps > 2  # only zeros, of exits at step 0, are counted and not listed
-    assert torch.equal(listed[later], plan.counts[: rows + exits][later].long())
-    assert (listed[~later] <= plan.counts[: rows + exits][~later]).all()
+    listed = torch.bincount(slots * reader + slot, minlength=ends)
+    later = torch.repeat_interleave(steps > 2, slots)  # only zeros, of exits at step 0, are counted and not listed
+    assert torch.equal(listed[later], plan.counts[:ends][later].long())
+    assert (listed[~later] <= plan.counts[:ends][~later]).all()
 
 
 def test_batches_of_a_kind_share_a_capacity(make: Make) -> None:

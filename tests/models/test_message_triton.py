@@ -26,6 +26,8 @@ CASES = [
     ("no-execute", {"normalise": False}),
     ("no-control", {}),
     ("no-control", {"both_ways": False}),
+    ("no-control", {"edge_types": True}),
+    ("no-control", {"edge_types": True, "both_ways": False, "normalise": False}),
     ("r-gat", {}),
     ("r-gat", {"heads": 2}),
 ]

@@ -20,11 +20,11 @@ def config(name: str, **changes: object) -> TrainConfig:
     return TrainConfig(ModelConfig(name, hidden=40), batch_size=24, device="cuda").replace(**changes)
 
 
-@pytest.mark.parametrize("name", [*PACKED, *MESSAGES, "line-rnn decoder"])
+@pytest.mark.parametrize("name", [*PACKED, *MESSAGES, "line-rnn decoder", "no-control edge_types"])
 def test_captured_and_plain_steps_learn_the_same(name: str) -> None:
-    name, _, decoder = name.partition(" ")
+    name, _, option = name.partition(" ")
     settings = config(name, averaging=0.9)
-    settings = settings.replace(model=settings.model.replace(decoder=bool(decoder)))
+    settings = settings.replace(model=settings.model.replace(**({option: True} if option else {})))
     tables = TABLES if name in PACKED else TABLES[:6]
     steps = [
         PlainStep(build_model(settings.model, 0), settings, GPU),

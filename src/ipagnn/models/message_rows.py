@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ipagnn.data.contract import Batch
 from ipagnn.models.base import ProgramModel
+from ipagnn.models.cell import STATE_PARTS
 from ipagnn.models.control import InstructionPointer, Neighbours
 from ipagnn.models.execution import GatedUpdate, TypedMessages
 from ipagnn.models.message_kernels import DECIDES, START
@@ -34,9 +35,7 @@ def message_kind(model: ProgramModel) -> MessageKind | Literal["statements"] | N
     gated = isinstance(model.execution, GatedUpdate)
     if isinstance(model.control, InstructionPointer):
         return "pointer" if gated and not (model.control.exit_keeps or model.control.hard) else None
-    if gated:
-        return "neighbours"
-    return None if isinstance(model.execution, TypedMessages) else "statements"
+    return "neighbours" if gated else "statements"
 
 
 def make_plan(model: ProgramModel, batch: Batch, *, pinned: bool = False) -> MessagePlan | StatementPlan:
@@ -45,7 +44,8 @@ def make_plan(model: ProgramModel, batch: Batch, *, pinned: bool = False) -> Mes
     assert kind is not None
     if kind != "statements":
         return MessagePlan.build(batch, kind, pinned=pinned)
-    return StatementPlan.build(batch, both_ways=model.config.both_ways, pinned=pinned)
+    config = model.config
+    return StatementPlan.build(batch, both_ways=config.both_ways, edge_types=config.edge_types, pinned=pinned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ def run_rows(model: ProgramModel, plan: MessagePlan | StatementPlan) -> Tensor:
 def _run_statements(model: ProgramModel, plan: StatementPlan) -> Tensor:
     assert isinstance(model, MessagePassing)
     assert isinstance(model.control, Neighbours)
+    slots = plan.capacity.slots
     rows = plan.offsets.tolist()
     exits = plan.exit_offsets.tolist()
     first = plan.tokens[: rows[1]]
@@ -101,14 +102,23 @@ def _run_statements(model: ProgramModel, plan: StatementPlan) -> Tensor:
     kept = [made[:0]]
     for t in range(1, len(rows) - 1):
         places = torch.cat([torch.arange(*rows[t : t + 2]), rows[-1] + torch.arange(*exits[t : t + 2])])
-        begin, end = plan.arrival_offsets[places].long(), plan.arrival_offsets[places + 1].long()
-        target = torch.repeat_interleave(torch.arange(len(places)), end - begin)
+        readers = (slots * places[:, None] + torch.arange(slots)).flatten()
+        begin, end = plan.arrival_offsets[readers].long(), plan.arrival_offsets[readers + 1].long()
+        target = torch.repeat_interleave(torch.arange(len(readers)), end - begin)
         edges = torch.arange(len(target)) + (begin - (end - begin).cumsum(0) + (end - begin))[target]
         code = plan.arrivals[edges].long()
         source = torch.where(code >= 0, code - rows[t - 1], rows[t] - rows[t - 1] - 1 - code - exits[t - 1])
-        h = made.new_zeros(len(places), made.shape[1]).index_add(0, target, made[source])
+        total = made.new_zeros(len(readers), made.shape[1]).index_add(0, target, made[source])
+        total, counts = total.view(-1, slots, total.shape[1]), plan.counts[readers].view(-1, slots).to(made.dtype)
+        if isinstance(model.execution, TypedMessages):  # the Dense of a sum, with its bias once for each message
+            parts = total.unflatten(2, (STATE_PARTS, -1)).unbind(1)
+            typed = zip(parts, counts.T, model.execution.dense, strict=True)
+            total = torch.stack(
+                [(x @ dense.weight + n[:, None, None] * dense.bias).flatten(1) for x, n, dense in typed], 1
+            )
+        h = total.sum(1)
         if model.control.divisor == "mass":
-            h = h / (plan.counts[places].to(h.dtype) + EPSILON)[:, None]
+            h = h / (counts.sum(1) + EPSILON)[:, None]
         count = rows[t + 1] - rows[t]
         kept.append(h[count:])
         made = torch.cat([model.cell(h[:count], plan.tokens[rows[t] : rows[t + 1]]), h[count:]])

@@ -7,7 +7,7 @@ from ipagnn.models.message_kernels import distinct_statements, exit_distances
 
 
 @njit(cache=True, nogil=True)
-def build_statement_rows(node_offsets, true, false, steps, tokens, both_ways):  # type: ignore[no-untyped-def]
+def build_statement_rows(node_offsets, true, false, steps, tokens, both_ways, slots):  # type: ignore[no-untyped-def]
     """Executions (t, n) of statements that can matter to the exit's last state, and who reads what of whom.
 
     At t = 0 all states are 0, so equal statements are executed once. An exit executes nothing; its state at t > 0 is a
@@ -16,10 +16,14 @@ def build_statement_rows(node_offsets, true, false, steps, tokens, both_ways):  
     A *reader* is a state at t > 0: that of row r, or -1 - k for the k-th of the exits'. Arrays by reader have all rows
     first, then all exits. Sources are given in the same way. With both_ways nodes read their successors' states, too.
 
+    Messages come in as many slots as there are edge types to tell apart: true, false, true in reverse, false in
+    reverse; 1 tells none apart.
+
     Returns:
-        int64 offsets, exit_offsets [step + 2] and int32 rows' tokens [row, 4]; by reader: counts (messages that arrive,
-        with those that are zeros) and arrival_offsets [reader + 1], arrivals [edge] (sources); by source:
-        departure_offsets [reader + 1], departures [edge] (readers); final [program] (of exits, counted from 0).
+        int64 offsets, exit_offsets [step + 2] and int32 rows' tokens [row, 4]; by reader and slot: counts (messages
+        that arrive, with those that are zeros) and arrival_offsets [slots * reader + 1], arrivals [edge] (sources); by
+        source and slot: departure_offsets [slots * reader + 1], departures [edge] (readers); final [program] (of exits,
+        counted from 0).
     """
     programs, nodes = len(node_offsets) - 1, len(true)
     longest = 0
@@ -82,44 +86,45 @@ def build_statement_rows(node_offsets, true, false, steps, tokens, both_ways):  
             neighbour_offsets[(false[n] if side else true[n]) + 1] += 1
     for n in range(nodes):
         neighbour_offsets[n + 1] += neighbour_offsets[n]
-    neighbours, cursor = np.empty(neighbour_offsets[nodes], np.int64), neighbour_offsets.copy()
+    cursor = neighbour_offsets.copy()
+    neighbours, slot_of = np.empty(neighbour_offsets[nodes], np.int64), np.empty(neighbour_offsets[nodes], np.int64)
     for n in range(nodes):
         for side in range(1 + (true[n] != false[n])):
             m = false[n] if side else true[n]
             if both_ways:
-                neighbours[cursor[n]] = m
+                neighbours[cursor[n]], slot_of[cursor[n]] = m, (2 + side) % slots
                 cursor[n] += 1  # an exit is its own neighbour, so one after the other
-            neighbours[cursor[m]] = n
+            neighbours[cursor[m]], slot_of[cursor[m]] = n, side % slots
             cursor[m] += 1
 
-    counts, arrival_offsets = np.zeros(rows + exits, np.int32), np.zeros(rows + exits + 1, np.int32)
-    departure_offsets = np.zeros(rows + exits + 1, np.int32)
+    counts = np.zeros(slots * (rows + exits), np.int32)
+    arrival_offsets, departure_offsets = np.zeros(len(counts) + 1, np.int32), np.zeros(len(counts) + 1, np.int32)
     for n in range(nodes):
         for t in range(1, last[n] + 1):
-            reader = _place(row_of[base[n] + t], rows)
+            reader = slots * _place(row_of[base[n] + t], rows)
             for i in range(neighbour_offsets[n], neighbour_offsets[n + 1]):
-                m = neighbours[i]
-                counts[reader] += 1
+                m, slot = neighbours[i], slot_of[i]
+                counts[reader + slot] += 1
                 if t > 1 or not is_exit[m]:
-                    arrival_offsets[reader + 1] += 1
-                    departure_offsets[_place(row_of[base[m] + t - 1], rows) + 1] += 1
-    for i in range(rows + exits):
+                    arrival_offsets[reader + slot + 1] += 1
+                    departure_offsets[slots * _place(row_of[base[m] + t - 1], rows) + slot + 1] += 1
+    for i in range(len(counts)):
         arrival_offsets[i + 1] += arrival_offsets[i]
         departure_offsets[i + 1] += departure_offsets[i]
     arrivals, departures = np.empty(arrival_offsets[-1], np.int32), np.empty(arrival_offsets[-1], np.int32)
-    free = departure_offsets.copy()
+    filled, free = arrival_offsets.copy(), departure_offsets.copy()
     for n in range(nodes):
         for t in range(1, last[n] + 1):
             reader = row_of[base[n] + t]
-            edge = arrival_offsets[_place(reader, rows)]
             for i in range(neighbour_offsets[n], neighbour_offsets[n + 1]):
-                m = neighbours[i]
+                m, slot = neighbours[i], slot_of[i]
                 if t > 1 or not is_exit[m]:
                     source = row_of[base[m] + t - 1]
-                    arrivals[edge] = source
-                    edge += 1
-                    departures[free[_place(source, rows)]] = reader
-                    free[_place(source, rows)] += 1
+                    to, by = slots * _place(reader, rows) + slot, slots * _place(source, rows) + slot
+                    arrivals[filled[to]] = source
+                    filled[to] += 1
+                    departures[free[by]] = reader
+                    free[by] += 1
     return (
         offsets, exit_offsets, row_tokens, counts, arrival_offsets, arrivals, departure_offsets, departures, final
     )  # fmt: skip

@@ -24,6 +24,7 @@ class StatementCapacity:
         statements: Rows.
         exits: States of exits.
         edges, programs, steps: Of the batch.
+        slots: Edge types that are told apart; 1 if none are.
     """
 
     statements: int
@@ -31,17 +32,18 @@ class StatementCapacity:
     edges: int
     programs: int
     steps: int
+    slots: int
 
     def sizes(self) -> dict[str, int]:
         """Numbers in each field of a plan, in the order in which they lie in its flat tensor."""
-        readers = self.statements + self.exits
+        slots = self.slots * (self.statements + self.exits)
         return {
             "offsets": self.steps + 2,
             "exit_offsets": self.steps + 2,
-            "counts": readers,
-            "arrival_offsets": readers + 1,
+            "counts": slots,
+            "arrival_offsets": slots + 1,
             "arrivals": self.edges,
-            "departure_offsets": readers + 1,
+            "departure_offsets": slots + 1,
             "departures": self.edges,
             "final": self.programs,
             "target": self.programs,
@@ -60,10 +62,12 @@ class StatementPlan:
         flat: The tensor itself.
         capacity: What it has room for.
         offsets, exit_offsets: First row, and first state of an exit, of each step; then their number. [step + 2]
-        counts: Messages that arrive at the state before a row, or of an exit; those of exits at step 0, which are
-            zeros, are counted and not listed. [row and exit]
-        arrival_offsets, arrivals: Where they come from: rows and exits one step earlier. [row and exit, + 1], [edge]
-        departure_offsets, departures: Where messages go: rows and exits one step later. [row and exit, + 1], [edge]
+        counts: Messages that arrive in each slot at the state before a row, or of an exit; those of exits at step 0,
+            which are zeros, are counted and not listed. [slots * (row and exit)]
+        arrival_offsets, arrivals: Where they come from: rows and exits one step earlier.
+            [slots * (row and exit) + 1], [edge]
+        departure_offsets, departures: Where messages go: rows and exits one step later.
+            [slots * (row and exit) + 1], [edge]
         final: The last state of each program's exit, counted from 0. [program]
         target: As in `Batch`. [program]
         tokens: Token ids of the rows. [row, 4]
@@ -100,14 +104,18 @@ class StatementPlan:
         return StatementPlan(flat, capacity, **parts)
 
     @staticmethod
-    def build(batch: Batch, *, both_ways: bool = True, pinned: bool = False) -> "StatementPlan":
+    def build(
+        batch: Batch, *, both_ways: bool = True, edge_types: bool = False, pinned: bool = False
+    ) -> "StatementPlan":
         """The plan of a batch, on the CPU.
 
         Args:
             batch: The programs.
             both_ways: Messages go against the edges, too.
+            edge_types: Messages along edges of different types are told apart.
             pinned: In page-locked memory, from which copies run in the background.
         """
+        slots = (4 if both_ways else 2) if edge_types else 1
         offsets, exit_offsets, tokens, counts, *messages, final = build_statement_rows(
             batch.node_offsets.numpy(),
             batch.true.numpy(),
@@ -115,6 +123,7 @@ class StatementPlan:
             batch.steps.numpy(),
             batch.node_tokens.numpy(),
             both_ways,
+            slots,
         )
         arrival_offsets, arrivals, departure_offsets, departures = messages
         room = roomy(len(tokens), ROOM)
@@ -124,6 +133,7 @@ class StatementPlan:
             edges=room * max(1, -(-len(arrivals) // room)),
             programs=len(batch),
             steps=4 * max(1, -(-(len(offsets) - 2) // 4)),
+            slots=slots,
         )
         plan = StatementPlan.empty(capacity, "cpu", pinned=pinned)
         plan.offsets.numpy()[:] = offsets[-1]

@@ -7,6 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from ipagnn.data.batch import StepBudget
 from ipagnn.models import ProgramModel
+from ipagnn.models.message_kernels import RECEIVES
 from ipagnn.models.message_plan import MessagePlan
 from ipagnn.models.message_rows import make_plan, run_rows
 from ipagnn.models.message_statement_plan import StatementPlan
@@ -68,6 +69,8 @@ def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str) -> None:
     assert torch.equal(departures.sort().values, torch.arange(edges))
     left = torch.repeat_interleave(torch.arange(slots * rows), plan.departure_offsets[: slots * rows + 1].diff())
     assert torch.equal(plan.arrivals[departures].long(), left)
+    if name == "no-execute":
+        assert torch.equal(plan.flags[:rows] & RECEIVES > 0, plan.arrival_offsets[: rows + 1].diff() > 0)
     sends = (plan.flags[:rows, None] >> torch.arange(slots)) & 1
     assert torch.equal(sends.flatten() > 0, plan.departure_offsets[: slots * rows + 1].diff() > 0)
 

@@ -37,7 +37,7 @@ class ModelConfig:
             longer than those of training are indented further than a model has seen.
         both_ways: Send messages against the edges as well, as the paper's table has it; only `no-control` looks at it.
         edge_types: Send messages through a Dense per edge type, as the GGNN does, so that the arms of an `if` and
-            `else` can be told apart; only `no-control` looks at it. Not captured on a GPU, so slower there.
+            `else` can be told apart; only `no-control` looks at it.
         decoder: Read the final state as the release's recurrent models do, through two more LSTM layers; only
             `line-rnn` and `trace-rnn` look at it.
         grammar: The language the model is for: number of classes, and what conditions look at.

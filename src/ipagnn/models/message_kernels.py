@@ -5,8 +5,9 @@ from numba import njit
 
 _FAR = 2**30
 
-DECIDES, EXIT, START = 16, 32, 64
-"""Flags of a row beside the bits of the slots it sends in: its node has two successors; is an exit; is the first."""
+DECIDES, EXIT, START, RECEIVES = 16, 32, 64, 128
+"""Flags of a row beside the bits of the slots it sends in: its node has two successors; is an exit; is the first; gets
+a message from the pointer."""
 
 
 @njit(cache=True, nogil=True)
@@ -55,8 +56,8 @@ def build_message_rows(node_offsets, true, false, steps, pointer):  # type: igno
 
     Slots of messages: true, true in reverse, false, false in reverse; with a pointer: true, false.
 
-    Rows of a step that send in the same slots stand together, so that whole tiles of them have nothing to do for the
-    others.
+    Rows of a step that send in the same slots stand together, and so do those that the pointer comes to, so that whole
+    tiles of them have nothing to do for the others.
 
     Returns:
         offsets int64 [step + 2], and int32 node, next, previous, flags [row], arrival_offsets [row + 1], arrivals,
@@ -119,6 +120,8 @@ def build_message_rows(node_offsets, true, false, steps, pointer):  # type: igno
                             flags |= 1
                         if decides and held[t + 1, false[n] - start]:
                             flags |= 2
+                    if t < steps[b] and held[t + 1, n - start]:
+                        flags |= RECEIVES
                 else:
                     if t < last[true[n]]:
                         flags |= 1
@@ -154,7 +157,7 @@ def build_message_rows(node_offsets, true, false, steps, pointer):  # type: igno
         for n in range(node_offsets[b], exit_node + 1):
             for t in range(last[n] + 1):
                 flags = entry_flags[base[n] + t]
-                group = _group(flags & 15, pointer)
+                group = _group(flags, pointer)
                 place = places[t, group]
                 places[t, group] += 1
                 row_of[base[n] + t] = place
@@ -209,10 +212,11 @@ def build_message_rows(node_offsets, true, false, steps, pointer):  # type: igno
 
 
 @njit(cache=True, nogil=True)
-def _group(sends, pointer):  # type: ignore[no-untyped-def]
-    """Where in a step a row stands, 0 to 4: each slot's senders are neighbours, those that send nothing are last."""
+def _group(flags, pointer):  # type: ignore[no-untyped-def]
+    """Where in a step a row stands, 0 to 4: each slot's senders are neighbours, those that have nothing to do last."""
+    sends = flags & 15
     if sends == 0:
-        return 4
+        return 2 if flags & RECEIVES else 4
     if pointer:
         return 0 if sends & 2 else 1
     late, later = sends & 4 != 0, sends & 8 != 0

@@ -105,7 +105,7 @@ class MessagePlan:
         capacity: What it has room for.
         offsets: First row of each step, then the number of rows as often as needed. [step + 2]
         next, previous: The row of the same node one step later, and earlier; -1 where there is none. [row]
-        flags: Bit k: a message leaves in slot k; then `DECIDES`, `EXIT` and `START` of the node. [row]
+        flags: Bit k: a message leaves in slot k; then `DECIDES`, `EXIT`, `START` and, with a pointer, `RECEIVES`. [row]
         arrival_offsets: What arrives for the update at row r: edges arrival_offsets[r] : [r + 1]. [row + 1]
         arrivals: Where an edge comes from: slots * row + slot. [edge]
         targets: The update an edge goes to: a row. [edge]

@@ -2,13 +2,15 @@
 
     python records/reproduce.py records/table.toml runs [--together 4] [--seconds 540]
 
-A run is a table of settings in the TOML file, over those in `common`; `runs/NAME` becomes its folder. Runs of small
+A run is a table of settings in the TOML file, over those in `common`; `runs/NAME` becomes its folder. One with
+`after = "OTHER"` waits for that run and begins with its weights. Runs of small
 batches leave most of a GPU idle: several at a time share it, if the driver's MPS serves them
 (`nvidia-cuda-mps-control -d`). Without it they take turns, which is correct and slower.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -31,6 +33,7 @@ class Job:
     name: str
     folder: Path
     settings: Path
+    after: "Job | None" = None
     process: "subprocess.Popen[bytes] | None" = None
     failed: bool = False
 
@@ -40,12 +43,24 @@ class Job:
         return self.failed or (self.folder / "evaluation.json").is_file()
 
     @property
+    def waits(self) -> bool:
+        """Whether the weights that it begins with are still to come."""
+        return self.after is not None and not self.after.done
+
+    @property
+    def weights(self) -> Path:
+        """Where runs that come after this one find its weights, under its own name."""
+        return self.settings.with_suffix(".safetensors")
+
+    @property
     def log(self) -> Path:
         """What its commands printed."""
         return self.settings.with_suffix(".log")
 
     def start(self, seconds: float, together: int) -> None:
         """Train, or evaluate if that is done, for so long at most, as one of some that share a GPU."""
+        if self.after is not None and not self.after.weights.is_file():
+            shutil.copy(self.after.folder / "model.safetensors", self.after.weights)
         if (self.folder / "result.json").is_file():
             command = ["evaluate", str(self.folder), "--save", "--no-pointer"]
         else:
@@ -74,12 +89,18 @@ def read_jobs(table: Path, runs: Path) -> list[Job]:
     """The runs of a table; the settings of each are written beside its folder."""
     values = tomllib.loads(table.read_text("utf-8"))
     runs.mkdir(parents=True, exist_ok=True)
-    jobs = []
+    jobs: dict[str, Job] = {}
     for name, own in values["runs"].items():
-        job = Job(name, runs / name, runs / f"{name}.toml")
+        job = jobs[name] = Job(name, runs / name, runs / f"{name}.toml")
+        if "after" in own:
+            job.after = jobs.get(own.pop("after"))
+            if job.after is None:
+                sys.exit(
+                    f"{name} comes after a run that does not stand above it in {table}; these do: {list(jobs)[:-1]}."
+                )
+            own["start"] = str(job.after.weights)
         job.settings.write_text(to_toml(merge(values.get("common", {}), own)), "utf-8")
-        jobs.append(job)
-    return jobs
+    return list(jobs.values())
 
 
 def work(jobs: list[Job], together: int, seconds: float) -> None:
@@ -91,8 +112,10 @@ def work(jobs: list[Job], together: int, seconds: float) -> None:
                 print(f"{job.name} is done", flush=True)
         running = [job for job in jobs if job.process is not None]
         left = end - time.monotonic()
+        for job in jobs:
+            job.failed |= job.after is not None and job.after.failed
         waiting = [job for job in jobs if job.process is None and not job.done] if left > SPARE else []
-        for job in waiting[: together - len(running)]:
+        for job in [job for job in waiting if not job.waits][: together - len(running)]:
             job.start(left - SPARE / 2, together)
         if not running and not waiting:
             return

@@ -1,6 +1,7 @@
 """Runs become records, and their weights come into the package with a card."""
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -52,6 +53,25 @@ def test_what_is_not_complete_is_no_record(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has not finished"):
         make_record(bare, tmp_path / "records")
     assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], None),
+        ([(10, 0.5)], 0.5),
+        ([(9_000, 0.1), (9_800, 0.2), (9_990, 0.6), (10_000, 1.0)], (190 * 0.6 + 10) / 200),  # one line is too few
+        ([(9_000, 0.1), (9_890, 0.2), (10_000, 1.0)], 1.0),
+    ],
+)
+def test_the_last_hundredth_of_training_speaks(
+    run: Path, tmp_path: Path, lines: list[tuple[int, float]], told: float | None
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    metrics = [{"kind": "train", "examples": examples, "accuracy": accuracy} for examples, accuracy in lines]
+    metrics.append({"kind": "validation", "examples": 10_000, "accuracy": 0.3})
+    (tmp_path / "run" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in metrics))
+    assert read_run(tmp_path / "run").trained == pytest.approx(told)
 
 
 def test_weights_are_found_again_by_their_record(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,7 +68,7 @@ class RunRecord:
         result: `result.json`; empty if there is none.
         starts: Every start of the run: command, commit, versions, hardware.
         evaluation: Summary of the evaluation; None if there is none yet.
-        trained: Accuracy on the last programs of training; None if none was told.
+        trained: Accuracy on the last programs of training, a hundredth of all; None if none was told.
     """
 
     path: Path
@@ -101,15 +102,25 @@ def read_run(path: Path | str) -> RunRecord:
     """
     folder = RunFolder(path)
     config = folder.config()
-    trained = [line["accuracy"] for line in read_metrics(folder) if line["kind"] == "train"]
     return RunRecord(
         folder.path,
         config,
         _read_json(folder.path / "result.json") or {},
         (_read_json(folder.path / "run.json") or {}).get("starts", []),
         _read_json(folder.path / EVALUATION),
-        trained[-1] if trained else None,
+        _last_accuracy([line for line in read_metrics(folder) if line["kind"] == "train"]),
     )
+
+
+def _last_accuracy(lines: list[dict[str, Any]]) -> float | None:
+    """Accuracy on the last hundredth of the programs of training, or more, as the lines of metrics part them."""
+    right = seen = 0.0
+    for before, line in reversed(list(pairwise([{"examples": 0}, *lines]))):
+        count = line["examples"] - before["examples"]
+        right, seen = right + count * line["accuracy"], seen + count
+        if 100 * seen >= lines[-1]["examples"]:
+            break
+    return right / seen if seen else None
 
 
 def load_run(run: RunRecord) -> ProgramModel | None:

@@ -114,18 +114,59 @@ def test_ablations_differ_from_the_ipa_gnn_by_one_column_each(make: Make) -> Non
         assert type(model.execution) is type(execution.execution)
 
 
+def torchs_gru(execution: GatedUpdate) -> torch.nn.GRUCell:
+    """torch's own GRU, with the weights of ours."""
+    gru = torch.nn.GRUCell(*[len(execution.gru.hidden)] * 2).double()
+    with torch.no_grad():
+        gru.weight_ih.copy_(execution.gru.input.T)
+        gru.weight_hh.copy_(execution.gru.hidden.T)
+        gru.bias_ih.copy_(execution.gru.bias)
+        gru.bias_hh.zero_()
+    return gru
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("absorb", [True, False])
+def test_no_execute_one_node_at_a_time(make: Make, short: ProgramTable, absorb: bool, normalise: bool) -> None:
+    """NoExecute again, written with loops over nodes and torch's own GRU."""
+    model = make("no-execute", absorb=absorb, normalise=normalise)
+    execution, hidden = model.execution, model.config.hidden
+    gru = torchs_gru(execution)
+    batch = model.collate(short.slice(0, 4))
+    logits = []
+    for i, (first, end) in enumerate(pairwise(batch.node_offsets.tolist())):
+        h = [model.cell(model.cell.zero_state(1), batch.node_tokens[n : n + 1])[0] for n in range(first, end)]
+        p, last = [1.0] + [0.0] * (end - first - 1), end - first - 1
+        absorbed = torch.zeros(4 * hidden, dtype=torch.float64)
+        for _ in range(int(batch.steps[i])):
+            total, mass = [torch.zeros_like(absorbed) for _ in h], [0.0] * len(h)
+            for n in range(len(h)):
+                true, false = int(batch.true[first + n]) - first, int(batch.false[first + n]) - first
+                shares = model.control.branch(h[n]).softmax(0)
+                for to, kind, share in (
+                    [(true, 0, shares[0]), (false, 1, shares[1])] if true != false else [(true, 0, 1)]
+                ):
+                    weight = p[n] * share
+                    mass[to] += weight
+                    if not (absorb and n == last):
+                        total[to] = total[to] + weight * execution.dense[kind](h[n].view(4, hidden)).flatten()
+            absorbed = absorbed + total[last]
+            if normalise:
+                total = [t / (m + 1e-7) if m > 0 else t for t, m in zip(total, mass, strict=True)]
+            h = [gru(t.view(4, hidden), x.view(4, hidden)).flatten() for t, x in zip(total, h, strict=True)]
+            p = mass
+        divided = absorbed / (p[last] + 1e-7) if normalise else absorbed
+        logits.append(model.output(divided if absorb else h[last]))
+    torch.testing.assert_close(model(batch).logits, torch.stack(logits), **EXACT)
+
+
 def test_ggnn_one_node_at_a_time(make: Make, short: ProgramTable) -> None:
     """The GGNN again, written with loops over nodes and edges and torch's own GRU."""
     model = make("ggnn")
     assert isinstance(model, GGNN)
     execution, hidden = model.execution, model.config.hidden
     assert isinstance(execution, GatedUpdate)
-    gru = torch.nn.GRUCell(hidden, hidden).double()
-    with torch.no_grad():
-        gru.weight_ih.copy_(execution.gru.input.T)
-        gru.weight_hh.copy_(execution.gru.hidden.T)
-        gru.bias_ih.copy_(execution.gru.bias)
-        gru.bias_hh.zero_()
+    gru = torchs_gru(execution)
     batch = model.collate(short.slice(0, 4))
     logits = []
     for i, (first, end) in enumerate(pairwise(batch.node_offsets.tolist())):

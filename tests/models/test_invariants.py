@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from ipagnn.data.batch import StepBudget
 from ipagnn.data.contract import BATCH_FIELDS
 from ipagnn.models import MODELS, ModelConfig, build_model
-from ipagnn.programs.grammar import Lengths
+from ipagnn.programs.grammar import Grammar, Lengths
 from ipagnn.programs.program import ProgramTable
 from ipagnn.programs.sampler import Sampler
 from ipagnn.programs.text import parse
@@ -35,6 +36,16 @@ def test_mass_sums_to_one_and_the_exit_absorbs(make: Make, mixed: ProgramTable, 
     at_exit = pointer[:, batch.exits]
     assert (at_exit.diff(dim=0) >= -1e-12).all(), "what has arrived stays"
     assert (at_exit[-1] > 0).any()
+
+
+def test_an_exit_that_absorbs_has_no_need_to_wait(make: Make) -> None:
+    straight = Sampler(grammar=Grammar(stmt_if=0, stmt_if_else=0, stmt_repeat=0), seed=3).table(0, 5)
+    for absorb in (True, False):
+        logits = []
+        for factor in (1.0, 4.0):
+            model = make("no-execute", absorb=absorb, budget=StepBudget(factor=factor))
+            logits.append(model(model.collate(straight)).logits)
+        assert torch.allclose(*logits, **EXACT) is absorb
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

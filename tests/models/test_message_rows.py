@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from ipagnn.data.batch import StepBudget
 from ipagnn.models import ProgramModel
-from ipagnn.models.message_kernels import RECEIVES
+from ipagnn.models.message_kernels import EXIT, RECEIVES
 from ipagnn.models.message_plan import MessagePlan
 from ipagnn.models.message_rows import make_plan, run_rows
 from ipagnn.models.message_statement_plan import StatementPlan
@@ -33,6 +33,7 @@ def gradients(model: ProgramModel, logits: Tensor, target: Tensor) -> dict[str, 
 OPTIONS = [{}, {"normalise": False}, {"heads": 3}, {"both_ways": False}, {"budget": StepBudget(factor=0.4)}]
 CASES = [(name, options) for name in MODELS for options in OPTIONS]
 CASES += [("no-control", {"edge_types": True, **options}) for options in OPTIONS]
+CASES += [("no-execute", {"absorb": True, **options}) for options in OPTIONS]
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
@@ -47,30 +48,44 @@ def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: s
         torch.testing.assert_close(rows[key], value, rtol=1e-9, atol=1e-11, msg=key)
 
 
-@pytest.mark.parametrize("name", ["ggnn", "no-execute", "r-gat"])
-def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str) -> None:
-    model = make(name)
+@pytest.mark.parametrize(
+    ("name", "options"), [("ggnn", {}), ("no-execute", {}), ("no-execute", {"absorb": True}), ("r-gat", {})]
+)
+def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str, options: dict) -> None:
+    model = make(name, **options)
     plan = make_plan(model, model.collate(some))
     assert isinstance(plan, MessagePlan)
-    slots, rows = plan.capacity.slots, int(plan.offsets[-1])
+    slots, rows, steps = plan.capacity.slots, int(plan.offsets[-1]), plan.capacity.steps
+    moving = rows - len(some) if options else rows  # exits that absorb stand apart
+    assert int(plan.offsets[steps]) <= moving
     edges = int(plan.arrival_offsets[rows])
     assert plan.capacity.rows >= rows
     assert plan.capacity.edges >= edges > rows / 4
     following, previous = plan.next[:rows].long(), plan.previous[:rows].long()
     assert torch.equal(previous[following[following >= 0]], (following >= 0).nonzero()[:, 0])
-    assert torch.equal((previous < 0).nonzero()[:, 0], torch.arange(int(plan.offsets[1])))
+    assert torch.equal((previous[:moving] < 0).nonzero()[:, 0], torch.arange(int(plan.offsets[1])))
+    if options:
+        assert int(plan.offsets[steps]) == moving
+        assert torch.equal(plan.final.long(), torch.arange(moving, rows))
+        assert (previous[moving:] == -1).all()
+        assert (plan.flags[moving:rows] == EXIT).all()
+        assert not (plan.flags[:moving] & EXIT).any()
     assert (following[plan.final.long()] == -1).all()
     step = torch.bucketize(torch.arange(rows), plan.offsets.long(), right=True)
     assert (step[following[following >= 0]] == step[following >= 0] + 1).all()
     source, target = plan.arrivals[:edges].long() // slots, plan.targets[:edges].long()
-    assert torch.equal(step[source], step[target])
-    assert (following[target] >= 0).all()
+    within = target < moving
+    assert torch.equal(step[source[within]], step[target[within]])
+    assert (following[target[within]] >= 0).all()
+    assert len(target[~within].unique()) == rows - moving
+    assert (source < moving).all()
     departures = plan.departures[:edges].long()
     assert torch.equal(departures.sort().values, torch.arange(edges))
     left = torch.repeat_interleave(torch.arange(slots * rows), plan.departure_offsets[: slots * rows + 1].diff())
     assert torch.equal(plan.arrivals[departures].long(), left)
     if name == "no-execute":
-        assert torch.equal(plan.flags[:rows] & RECEIVES > 0, plan.arrival_offsets[: rows + 1].diff() > 0)
+        receives = plan.flags[:moving] & RECEIVES > 0
+        assert torch.equal(receives, plan.arrival_offsets[: moving + 1].diff() > 0)
     sends = (plan.flags[:rows, None] >> torch.arange(slots)) & 1
     assert torch.equal(sends.flatten() > 0, plan.departure_offsets[: slots * rows + 1].diff() > 0)
 

@@ -24,6 +24,8 @@ CASES = [
     ("ggnn", {}),
     ("no-execute", {}),
     ("no-execute", {"normalise": False}),
+    ("no-execute", {"absorb": True}),
+    ("no-execute", {"absorb": True, "normalise": False}),
     ("no-control", {}),
     ("no-control", {"both_ways": False}),
     ("no-control", {"edge_types": True}),

@@ -20,7 +20,7 @@ def config(name: str, **changes: object) -> TrainConfig:
     return TrainConfig(ModelConfig(name, hidden=40), batch_size=24, device="cuda").replace(**changes)
 
 
-@pytest.mark.parametrize("name", [*PACKED, *MESSAGES, "line-rnn decoder", "no-control edge_types"])
+@pytest.mark.parametrize("name", [*PACKED, *MESSAGES, "line-rnn decoder", "no-control edge_types", "no-execute absorb"])
 def test_captured_and_plain_steps_learn_the_same(name: str) -> None:
     name, _, option = name.partition(" ")
     settings = config(name, averaging=0.9)

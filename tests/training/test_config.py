@@ -42,8 +42,9 @@ def test_every_preset_reads_back(name: Any, model: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["paper", "quick", "smoke"])
-def test_only_no_execute_sums_literally(name: Any) -> None:
+def test_only_no_execute_sums_literally_and_has_to_be_told_to_absorb(name: Any) -> None:
     assert [model for model in MODELS if not preset(name, model).model.normalise] == ["no-execute"]
+    assert [model for model in MODELS if preset(name, model).model.absorb] == ["no-execute"]
 
 
 def test_paper_preset_is_the_papers_recipe() -> None:

@@ -7,7 +7,7 @@ from ipagnn.apps.demo_commands import LENGTHS
 from ipagnn.models import MODELS
 from ipagnn.programs import execute, steps
 from ipagnn.training import RunFolder, preset, read_metrics, train
-from ipagnn.training.presets import QUICK_HIDDEN
+from ipagnn.training.presets import OPTIONS, QUICK_HIDDEN
 from ipagnn.training.sources import make_source
 
 
@@ -16,13 +16,13 @@ def test_an_unknown_preset_names_the_near_miss() -> None:
         preset("quik")  # type: ignore[arg-type]
 
 
-def test_quick_differs_between_models_in_size_and_division_alone() -> None:
+def test_quick_differs_between_models_in_size_and_options_alone() -> None:
     base = preset("quick")
     assert QUICK_HIDDEN.keys() <= MODELS.keys()
     for model in MODELS:
         config = preset("quick", model)
         hidden = QUICK_HIDDEN.get(model, base.model.hidden)
-        same = base.model.replace(name=model, hidden=hidden, normalise=model != "no-execute")
+        same = base.model.replace(name=model, hidden=hidden, **OPTIONS.get(model, {}))
         assert config == base.replace(model=same)
 
 

@@ -43,6 +43,8 @@ def recipe_words(config: TrainConfig) -> str:
         words.append("messages along edges only")
     if config.model.edge_types:
         words.append("a Dense per edge type")
+    if config.model.absorb:
+        words.append("the exit absorbs")
     if config.model.decoder:
         words.append("the release's decoder")
     if config.budget != "model":

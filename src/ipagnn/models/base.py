@@ -38,6 +38,8 @@ class ModelConfig:
         both_ways: Send messages against the edges as well, as the paper's table has it; only `no-control` looks at it.
         edge_types: Send messages through a Dense per edge type, as the GGNN does, so that the arms of an `if` and
             `else` can be told apart; only `no-control` looks at it.
+        absorb: Let the exit add up what arrives, as the IPA-GNN's does, instead of updating it with every step as any
+            other node; only `no-execute` looks at it.
         decoder: Read the final state as the release's recurrent models do, through two more LSTM layers; only
             `line-rnn` and `trace-rnn` look at it.
         grammar: The language the model is for: number of classes, and what conditions look at.
@@ -54,6 +56,7 @@ class ModelConfig:
     indent: bool = True
     both_ways: bool = True
     edge_types: bool = False
+    absorb: bool = False
     decoder: bool = False
     grammar: Grammar = field(default_factory=Grammar)
 

@@ -19,8 +19,8 @@ class InstructionPointer(Control):
         generator: Draws the branch layer.
         hard: Decide by arg max, as the Hard IP-RNN does.
         normalise: Divide by the mass that arrived.
-        exit_keeps: The exit keeps its state, and what arrives is added to it (IPA-GNN). If not, its edge to itself is
-            like any other (NoExecute, where the GRU does the keeping).
+        exit_keeps: The exit keeps its state, and what arrives is added to it, as in the IPA-GNN. If not, its edge to
+            itself is like any other, and the GRU does the keeping.
     """
 
     has_pointer = True
@@ -41,13 +41,12 @@ class InstructionPointer(Control):
         b = branch_decisions(self.branch(a), batch.true != batch.false, hard=self.hard)  # equation 4
         weight = p[edges.source] * b[edges.source, edges.kind]  # p_{t-1,n'} · b_{t,n',n}
         arrived = torch.zeros_like(p).index_add(0, edges.target, weight)  # equation 6
-        if self.exit_keeps:
-            # An exit holds the plain sum of what arrived until the end, when `final` divides it once.
-            weight = torch.where(is_exit(batch)[edges.source], 1.0, weight)
+        if self.exit_keeps:  # what it keeps is no message
+            weight = torch.where(is_exit(batch)[edges.source], 0.0, weight)
         total = torch.zeros_like(a).index_add(0, edges.target, weight[:, None] * messages)  # equation 5
         proposal = divide(total, arrived) if self.normalise else total
-        if self.exit_keeps:
-            proposal = torch.where(is_exit(batch)[:, None], total, proposal)
+        if self.exit_keeps:  # the plain sum of what arrived until the end, when `final` divides it once
+            proposal = torch.where(is_exit(batch)[:, None], a + total, proposal)
         return proposal, arrived, b
 
     def final(self, h: Tensor, p: Tensor, batch: Batch) -> Tensor:

@@ -33,7 +33,7 @@ class GatedLauncher(RowLauncher):
         super().__init__(model, weights, plan, memory, exact=exact)
         assert isinstance(model, MessagePassing)
         self.control, self.execution = model.control, model.execution
-        self.pointer = isinstance(self.control, InstructionPointer)
+        self.pointer, self.absorbs = isinstance(self.control, InstructionPointer), self.control.exit_keeps
         normalise = isinstance(self.control, InstructionPointer) and self.control.normalise
         padded, slots, device = self.padded, self.slots, memory.device
         self.w_messages = torch.zeros(padded, slots, padded, dtype=weights.dtype, device=device)
@@ -91,7 +91,7 @@ class GatedLauncher(RowLauncher):
         }
         if kind != torch.float32:
             shapes["h"] = (rows, cls.parts, padded), kind
-        if capacity.kind == "pointer":  # without a pointer nobody reads messages when their gradients are written
+        if capacity.kind != "neighbours":  # without a pointer nobody reads messages when their gradients are written
             shapes["d_messages"] = shapes["messages"]
         return shapes
 
@@ -123,16 +123,23 @@ class GatedLauncher(RowLauncher):
             kernels.send[self._send_grid](
                 plan.offsets, step, plan.flags, messages=v["messages"], ALWAYS=False, SLOTS=self.slots, **self._send
             )
-            kernels.gather[(self.row_blocks,)](
-                plan.offsets, step, plan.next, plan.flags, plan.arrival_offsets, plan.arrivals, v["messages"], h,
-                self.w_branch, self.b_branch, v["pointer"], v["decision"], v["scales"], v["x"], EPSILON,
-                **self._rows, num_warps=4,
-            )  # fmt: skip
+            self._gather(step, v["x"])
             kernels.gated_forward[self._gated_grid](
                 plan.offsets, step, plan.next, plan.arrival_offsets, bias=self.w_input[-1], state=state, h=h,
                 gates=v["gates"], SKIP=self.pointer, **self._gated,
             )  # fmt: skip
+        if self.absorbs:
+            self._gather(plan.capacity.steps, state)
         return state[plan.final, :, :size].reshape(len(plan.final), -1)
+
+    def _gather(self, step: int, to: Tensor) -> None:
+        """What arrives for the updates at the rows of a step, or for the exits that absorb it."""
+        plan, v = self.plan, self.views
+        kernels.gather[(self.row_blocks,)](
+            plan.offsets, step, plan.next, plan.flags, plan.arrival_offsets, plan.arrivals, v["messages"],
+            v.get("h", v["state"]), self.w_branch, self.b_branch, v["pointer"], v["decision"], v["scales"], to, EPSILON,
+            **self._rows, num_warps=4,
+        )  # fmt: skip
 
     def backward(self, d_final: Tensor) -> tuple[Tensor, ...]:
         """See `MessageLauncher`."""
@@ -140,11 +147,17 @@ class GatedLauncher(RowLauncher):
         steps, d_messages, h = plan.capacity.steps, v.get("d_messages", v["messages"]), v.get("h", v["state"])
         seeds = d_final.new_zeros(len(d_final), self.parts, padded)
         seeds[:, :, :size] = d_final.view(-1, self.parts, size)
-        v["d_state"].index_copy_(0, plan.final.long(), seeds)
+        final = plan.final.long()
+        absorbed = v["state"][final].to(h.dtype) if self.absorbs else None
         for values in (v["gates"], d_messages, v["x"], v["d_score"], v["d_pointer"]):
             clear(plan.offsets, steps, values.view(1, len(values), -1))
-        clear(plan.offsets, steps + 1, h.view(1, len(h), -1))
-        for step in reversed(range(steps + 1)):
+        clear(plan.offsets, steps if self.absorbs else steps + 1, h.view(1, len(h), -1))
+        if absorbed is not None:  # they are what h~ is elsewhere
+            v["x"].index_copy_(0, final, absorbed)
+            v["d_x"].index_copy_(0, final, seeds.to(h.dtype))
+        else:
+            v["d_state"].index_copy_(0, final, seeds)
+        for step in reversed(range(steps if self.absorbs else steps + 1)):
             if step < steps:
                 backward_kernels.arrive_backward[self._arrive_grid](
                     plan.offsets, step, plan.arrival_offsets, d_x=v["d_x"], SKIP=self.pointer, **self._arrive

@@ -30,8 +30,11 @@ def exit_distances(true, false, start, stop, both_ways, distance):  # type: igno
 
 
 @njit(cache=True, nogil=True)
-def _walk(true, false, start, stop, steps, distance, held, last):  # type: ignore[no-untyped-def]
-    """Where a pointer can be and still reach the exit: `held` [step + 1, node], and the last such step of each node."""
+def _walk(true, false, start, stop, steps, distance, absorb, held, last):  # type: ignore[no-untyped-def]
+    """Where a pointer can be and still reach the exit: `held` [step + 1, node], and the last such step of each node.
+
+    The exit's last step is the last of all; -1 if it absorbs, as there is then no state of it to be updated.
+    """
     for n in range(start, stop):
         last[n] = -1
     held[: steps + 1, : stop - start] = False
@@ -44,15 +47,16 @@ def _walk(true, false, start, stop, steps, distance, held, last):  # type: ignor
                     for m in (true[n], false[n]):
                         if distance[m] <= steps - t - 1:
                             held[t + 1, m - start] = True
-    last[stop - 1] = steps
+    last[stop - 1] = -1 if absorb else steps
 
 
 @njit(cache=True, nogil=True)
-def build_message_rows(node_offsets, true, false, steps, pointer):  # type: ignore[no-untyped-def]
+def build_message_rows(node_offsets, true, false, steps, pointer, absorb):  # type: ignore[no-untyped-def]
     """Rows (t, n) whose state h_{t,n} can matter to the exit's last one, and the messages between them.
 
     Without a pointer that is so where at most T - t edges lead to the exit, either way; with one, up to the last step
-    at which it can be at the node and still reach the exit. Exits have all their steps.
+    at which it can be at the node and still reach the exit. Exits have all their steps; those that `absorb`, which
+    takes a pointer, have one row each, as the last step, where all arrives that ever does.
 
     Slots of messages: true, true in reverse, false, false in reverse; with a pointer: true, false.
 
@@ -77,13 +81,14 @@ def build_message_rows(node_offsets, true, false, steps, pointer):  # type: igno
         start, stop = node_offsets[b], node_offsets[b + 1]
         exit_distances(true, false, start, stop, not pointer, distance)
         if pointer:
-            _walk(true, false, start, stop, steps[b], distance, held, last)
+            _walk(true, false, start, stop, steps[b], distance, absorb, held, last)
         else:
             for n in range(start, stop):
                 last[n] = max(steps[b] - distance[n], -1)
         for n in range(start, stop):
             base[n + 1] = base[n] + last[n] + 1
-    rows = base[nodes]
+    moving = base[nodes]
+    rows = moving + (programs if absorb else 0)
     latest_true, latest_false = np.full(nodes, -1, np.int64), np.full(nodes, -1, np.int64)
     predecessors = np.zeros(nodes + 1, np.int64)
     for n in range(nodes):
@@ -109,7 +114,7 @@ def build_message_rows(node_offsets, true, false, steps, pointer):  # type: igno
         start, stop = node_offsets[b], node_offsets[b + 1]
         if pointer:
             exit_distances(true, false, start, stop, False, distance)
-            _walk(true, false, start, stop, steps[b], distance, held, last)
+            _walk(true, false, start, stop, steps[b], distance, absorb, held, last)
         for n in range(start, stop):
             decides = true[n] != false[n]
             for t in range(last[n] + 1):
@@ -148,7 +153,7 @@ def build_message_rows(node_offsets, true, false, steps, pointer):  # type: igno
         for group in range(5):
             places[t, group] = row
             row += counts[t, group]
-    offsets[longest + 1] = row
+    offsets[longest + 1] = rows
     row_of = np.empty(rows, np.int32)
     node, flags_of = np.empty(rows, np.int32), np.empty(rows, np.int32)
     final = np.empty(programs, np.int32)
@@ -162,43 +167,51 @@ def build_message_rows(node_offsets, true, false, steps, pointer):  # type: igno
                 places[t, group] += 1
                 row_of[base[n] + t] = place
                 node[place], flags_of[place] = n, flags
-        final[b] = row_of[base[exit_node] + steps[b]]
+        final[b] = moving + b if absorb else row_of[base[exit_node] + steps[b]]
+        if absorb:
+            node[final[b]], flags_of[final[b]] = exit_node, EXIT
 
     following, previous = np.full(rows, -1, np.int32), np.full(rows, -1, np.int32)
     arrival_offsets = np.zeros(rows + 1, np.int32)
-    for n in range(nodes):
-        for t in range(last[n]):
-            place = row_of[base[n] + t]
-            following[place], previous[row_of[base[n] + t + 1]] = row_of[base[n] + t + 1], place
-            for i in range(predecessors[n], predecessors[n + 1]):
-                m, branch = coming[i] // 2, coming[i] % 2
-                if t <= last[m] and (not pointer or entry_flags[base[m] + t] & (1 << branch)):
-                    arrival_offsets[place + 1] += 1
-            if not pointer:
-                arrival_offsets[place + 1] += 1 + (true[n] != false[n])
+    for b in range(programs):
+        for n in range(node_offsets[b], node_offsets[b + 1]):
+            absorbs = absorb and n == node_offsets[b + 1] - 1
+            for t in range(steps[b] if absorbs else last[n]):
+                place = final[b] if absorbs else row_of[base[n] + t]
+                if not absorbs:
+                    following[place], previous[row_of[base[n] + t + 1]] = row_of[base[n] + t + 1], place
+                for i in range(predecessors[n], predecessors[n + 1]):
+                    m, branch = coming[i] // 2, coming[i] % 2
+                    if t <= last[m] and (not pointer or entry_flags[base[m] + t] & (1 << branch)):
+                        arrival_offsets[place + 1] += 1
+                if not pointer:
+                    arrival_offsets[place + 1] += 1 + (true[n] != false[n])
     for place in range(rows):
         arrival_offsets[place + 1] += arrival_offsets[place]
     edges = arrival_offsets[rows]
     arrivals, targets = np.empty(edges, np.int32), np.empty(edges, np.int32)
-    departure_offsets = np.zeros(slots * rows + 1, np.int32)
-    for n in range(nodes):
-        for t in range(last[n]):
-            place = row_of[base[n] + t]
-            edge = arrival_offsets[place]
-            for i in range(predecessors[n], predecessors[n + 1]):
-                m, branch = coming[i] // 2, coming[i] % 2
-                if t <= last[m] and (not pointer or entry_flags[base[m] + t] & (1 << branch)):
-                    arrivals[edge] = slots * row_of[base[m] + t] + (false_slot if branch else 0)
+    departure_offsets, filled = np.zeros(slots * rows + 1, np.int32), arrival_offsets.copy()
+    for b in range(programs):
+        for n in range(node_offsets[b], node_offsets[b + 1]):
+            absorbs = absorb and n == node_offsets[b + 1] - 1
+            for t in range(steps[b] if absorbs else last[n]):
+                place = final[b] if absorbs else row_of[base[n] + t]
+                edge = filled[place]
+                for i in range(predecessors[n], predecessors[n + 1]):
+                    m, branch = coming[i] // 2, coming[i] % 2
+                    if t <= last[m] and (not pointer or entry_flags[base[m] + t] & (1 << branch)):
+                        arrivals[edge] = slots * row_of[base[m] + t] + (false_slot if branch else 0)
+                        edge += 1
+                if not pointer:
+                    arrivals[edge] = slots * row_of[base[true[n]] + t] + 1
                     edge += 1
-            if not pointer:
-                arrivals[edge] = slots * row_of[base[true[n]] + t] + 1
-                edge += 1
-                if true[n] != false[n]:
-                    arrivals[edge] = slots * row_of[base[false[n]] + t] + 3
-                    edge += 1
-            for e in range(arrival_offsets[place], edge):
-                targets[e] = place
-                departure_offsets[arrivals[e] + 1] += 1
+                    if true[n] != false[n]:
+                        arrivals[edge] = slots * row_of[base[false[n]] + t] + 3
+                        edge += 1
+                for e in range(filled[place], edge):
+                    targets[e] = place
+                    departure_offsets[arrivals[e] + 1] += 1
+                filled[place] = edge
     for i in range(slots * rows):
         departure_offsets[i + 1] += departure_offsets[i]
     departures, free = np.empty(edges, np.int32), departure_offsets.copy()

@@ -67,9 +67,15 @@ def is_exit(batch: Batch) -> Tensor:
 
 
 class Control(nn.Module, ABC):
-    """Where messages go and how much they weigh."""
+    """Where messages go and how much they weigh.
+
+    Attributes:
+        has_pointer: Whether it has an instruction pointer.
+        exit_keeps: Whether an exit keeps its state, 0 at first, and what arrives is added to it; no update is for it.
+    """
 
     has_pointer: bool
+    exit_keeps = False
 
     @abstractmethod
     def edges(self, batch: Batch) -> Edges:
@@ -154,6 +160,8 @@ class MessagePassing(ProgramModel):
     def start(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """h_{0,n} [node, state] and p_{0,n} [node]."""
         h = self.execution.start(self.cell, batch)
+        if self.control.exit_keeps:
+            h = torch.where(is_exit(batch)[:, None], 0.0, h)
         return h, torch.zeros_like(h[:, 0]).index_fill(0, batch.starts.long(), 1.0)
 
     def step(self, h: Tensor, p: Tensor, table: Tensor, batch: Batch, edges: Edges) -> tuple[Tensor, ...]:
@@ -161,7 +169,10 @@ class MessagePassing(ProgramModel):
         a = self.execution.execute(h, self.cell, table, batch)  # a1_{t,n}
         messages = self.execution.messages(a, edges)  # a2_{t,n,n'}
         proposal, arrived, b = self.control.gather(messages, a, p, batch, edges)  # h~_{t,n}
-        return self.execution.update(h, proposal), arrived, b  # h_{t,n}
+        updated = self.execution.update(h, proposal)  # h_{t,n}
+        if self.control.exit_keeps:
+            updated = torch.where(is_exit(batch)[:, None], proposal, updated)
+        return updated, arrived, b
 
     def _told(self, h: Tensor, p: Tensor, batch: Batch) -> Tensor:
         """States as an output tells them: those of the exits as they would be read now."""

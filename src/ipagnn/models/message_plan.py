@@ -19,8 +19,8 @@ from ipagnn.models.message_kernels import build_message_rows, distinct_statement
 from ipagnn.models.packed_plan import TOKEN_CHUNK, lay_out, roomy
 from ipagnn.programs.vocabulary import VOCABULARY_SIZE
 
-MessageKind = Literal["neighbours", "pointer"]
-"""Whose rows: all neighbours exchange messages, or a pointer weighs them."""
+MessageKind = Literal["neighbours", "pointer", "absorbing"]
+"""Whose rows: all neighbours exchange messages, a pointer weighs them, or it does and exits absorb what arrives."""
 
 
 ROOM = 8
@@ -72,7 +72,7 @@ class MessageCapacity:
     @property
     def slots(self) -> int:
         """Messages that a row can send."""
-        return 2 if self.kind == "pointer" else 4
+        return 4 if self.kind == "neighbours" else 2
 
     def sizes(self) -> dict[str, int]:
         """Numbers in each field of a plan, in the order in which they lie in its flat tensor."""
@@ -103,7 +103,8 @@ class MessagePlan:
     Attributes:
         flat: The tensor itself.
         capacity: What it has room for.
-        offsets: First row of each step, then the number of rows as often as needed. [step + 2]
+        offsets: First row of each step, then the number of rows as often as needed. Exits that absorb are the rows of
+            the last step that there is room for. [step + 2]
         next, previous: The row of the same node one step later, and earlier; -1 where there is none. [row]
         flags: Bit k: a message leaves in slot k; then `DECIDES`, `EXIT`, `START` and, with a pointer, `RECEIVES`. [row]
         arrival_offsets: What arrives for the update at row r: edges arrival_offsets[r] : [r + 1]. [row + 1]
@@ -157,7 +158,8 @@ class MessagePlan:
             batch.true.numpy(),
             batch.false.numpy(),
             batch.steps.numpy(),
-            kind == "pointer",
+            kind != "neighbours",
+            kind == "absorbing",
         )
         arrival_offsets, arrivals, targets, departure_offsets, departures = messages
         steps, rows, nodes = len(offsets) - 2, len(node), int(offsets[1])
@@ -174,6 +176,9 @@ class MessagePlan:
         )
         plan = MessagePlan.empty(capacity, "cpu", pinned=pinned)
         plan.offsets.numpy()[:] = rows
+        if kind == "absorbing":  # exits are the last step that there is room for, after some that have no rows
+            plan.offsets.numpy()[:-1] = offsets[-2]
+            offsets = offsets[:-1]
         plan.statement.numpy()[:] = 0
         fill(
             plan,

@@ -34,7 +34,8 @@ def message_kind(model: ProgramModel) -> MessageKind | Literal["statements"] | N
         return None
     gated = isinstance(model.execution, GatedUpdate)
     if isinstance(model.control, InstructionPointer):
-        return "pointer" if gated and not (model.control.exit_keeps or model.control.hard) else None
+        kind: MessageKind = "absorbing" if model.control.exit_keeps else "pointer"
+        return kind if gated and not model.control.hard else None
     return "neighbours" if gated else "statements"
 
 
@@ -58,36 +59,47 @@ class _Step:
     target: Tensor
     flags: Tensor
 
+    @staticmethod
+    def of(plan: MessagePlan, first: int, end: int, sent_from: int) -> "_Step":
+        """Messages that arrive at rows first : end; they were sent from rows sent_from and later."""
+        slots = plan.capacity.slots
+        edges = slice(int(plan.arrival_offsets[first]), int(plan.arrival_offsets[end]))
+        code = plan.arrivals[edges].long()
+        return _Step(
+            end - first,
+            code // slots - sent_from,
+            torch.tensor(KIND_OF_SLOT[slots])[code % slots],
+            plan.targets[edges].long() - first,
+            plan.flags[first:end],
+        )
+
 
 def run_rows(model: ProgramModel, plan: MessagePlan | StatementPlan) -> Tensor:
     """Logits [program, class] of the plan's batch."""
     if isinstance(plan, StatementPlan):
         return _run_statements(model, plan)
-    hidden, slots = model.config.hidden, plan.capacity.slots
-    kinds = torch.tensor(KIND_OF_SLOT[slots])
+    hidden = model.config.hidden
     tokens = plan.tokens[: int(plan.waves[1])]
     h = model.cell(model.cell.zero_state(len(tokens)), tokens)[plan.statement[: int(plan.offsets[1])].long()]
     h = h[:, -hidden:] if isinstance(model, RGAT) else h
     p = (plan.flags[: len(h)] & START != 0).to(h.dtype)
-    states = [h]
-    offsets = [x for t, x in enumerate(plan.offsets.tolist()) if t == 0 or x != int(plan.offsets[t - 1])]
-    for first, end in pairwise(offsets):
-        edges = slice(int(plan.arrival_offsets[first]), int(plan.arrival_offsets[end]))
-        code = plan.arrivals[edges].long()
-        step = _Step(
-            end - first,
-            code // slots - first,
-            kinds[code % slots],
-            plan.targets[edges].long() - first,
-            plan.flags[first:end],
-        )
-        h, p = _update(model, h, p, step)
+    states, pointers = [h], [p]
+    absorbing = plan.capacity.kind == "absorbing"
+    offsets = plan.offsets.tolist()[: -1 if absorbing else None]
+    for first, end in pairwise(sorted(set(offsets))):
+        h, p = _update(model, h, p, _Step.of(plan, first, end, first))
         following = plan.next[first:end].long() - end
         goes_on = following >= 0
         h = torch.zeros_like(h[goes_on]).index_copy(0, following[goes_on], h[goes_on])
         p = torch.zeros_like(p[goes_on]).index_copy(0, following[goes_on], p[goes_on])
         states.append(h)
-    logits: Tensor = model.output(torch.cat(states)[plan.final.long()])
+        pointers.append(p)
+    if absorbing:
+        exits = _Step.of(plan, offsets[-1], int(plan.offsets[-1]), 0)
+        final, _ = _gather(model, torch.cat(states), torch.cat(pointers), exits, plan.flags)
+    else:
+        final = torch.cat(states)[plan.final.long()]
+    logits: Tensor = model.output(final)
     return logits
 
 
@@ -131,21 +143,26 @@ def _update(model: ProgramModel, h: Tensor, p: Tensor, step: _Step) -> tuple[Ten
     if isinstance(model, RGAT):
         return _attend(model, h, step), p
     assert isinstance(model, MessagePassing)
+    proposal, p = _gather(model, h, p, step, step.flags)
+    return model.execution.update(h, proposal), p
+
+
+def _gather(model: ProgramModel, h: Tensor, p: Tensor, step: _Step, flags: Tensor) -> tuple[Tensor, Tensor]:
+    """What arrives, h~, and its mass, from rows with states h, pointer p and these flags."""
+    assert isinstance(model, MessagePassing)
     assert isinstance(model.execution, GatedUpdate)
     parts = h.view(len(h), -1, model.config.hidden)
     by_kind = torch.stack([dense(parts) for dense in model.execution.dense], dim=1).flatten(2)
     messages = by_kind[step.source, step.kind]
-    if isinstance(model.control, InstructionPointer):
-        shares = branch_decisions(model.control.branch(h), step.flags & DECIDES != 0, hard=False)
-        weight = p[step.source] * shares[step.source, step.kind]
-        mass = torch.zeros_like(p).index_add(0, step.target, weight)
-        total = torch.zeros_like(h).index_add(0, step.target, weight[:, None] * messages)
-        proposal, p = divide(total, mass) if model.control.normalise else total, mass
-    else:
-        total = torch.zeros_like(h).index_add(0, step.target, messages)
-        in_degree = torch.zeros_like(p).index_add(0, step.target, (step.kind < 2).to(p.dtype))
-        proposal = total / (2 + in_degree).sqrt()[:, None]
-    return model.execution.update(h, proposal), p
+    nothing = h.new_zeros(step.rows, h.shape[1])
+    if not isinstance(model.control, InstructionPointer):
+        in_degree = nothing[:, 0].index_add(0, step.target, (step.kind < 2).to(p.dtype))
+        return nothing.index_add(0, step.target, messages) / (2 + in_degree).sqrt()[:, None], p
+    shares = branch_decisions(model.control.branch(h), flags[: len(h)] & DECIDES != 0, hard=False)
+    weight = p[step.source] * shares[step.source, step.kind]
+    mass = nothing[:, 0].index_add(0, step.target, weight)
+    total = nothing.index_add(0, step.target, weight[:, None] * messages)
+    return divide(total, mass) if model.control.normalise else total, mass
 
 
 def _attend(model: RGAT, h: Tensor, step: _Step) -> Tensor:

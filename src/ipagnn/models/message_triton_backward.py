@@ -129,7 +129,10 @@ def gather_backward(  # type: ignore[no-untyped-def]
     POINTER: tl.constexpr, NORMALISE: tl.constexpr, SLOTS: tl.constexpr, PARTS: tl.constexpr,
     P: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """The reverse of `gather`, by source: the gradients of the messages that rows of `step` sent."""
+    """The reverse of `gather`, by source: the gradients of the messages that rows of `step` sent.
+
+    Exits that absorb what arrives, at whatever step it was sent, have no following row.
+    """
     part = tl.arange(0, PARTS).to(tl.int64)[:, None]
     column = tl.arange(0, WIDTH)[None, :]
     inside = (column < P) & (part >= 0)
@@ -151,7 +154,8 @@ def gather_backward(  # type: ignore[no-untyped-def]
                 gradient = tl.load(d_x + to, mask=inside, other=0.0).to(tl.float32)
                 scale = tl.load(scales + target)
                 if POINTER:
-                    d_weight = tl.load(d_pointer + tl.load(following + target))
+                    later = tl.load(following + target)
+                    d_weight = tl.load(d_pointer + later, mask=later >= 0, other=0.0)
                     message = tl.load(messages + at, mask=inside, other=0.0).to(tl.float32)
                     if NORMALISE:  # the last column of x is no part of the state
                         message -= tl.load(x + to, mask=inside & (column < P - 1), other=0.0).to(tl.float32)

@@ -18,7 +18,8 @@ class NoExecute(MessagePassing):
         h~_{t,n} = sum over n' in N_in(n) of p_{t-1,n'} · b_{t,n',n} · Dense_kind(h_{t-1,n'}), over the arrived mass
         h_{t,n}  = GRU(h_{t-1,n}, h~_{t,n})
 
-    Messages flow forwards only, so there are two edge types, true and false.
+    Messages flow forwards only, so there are two edge types, true and false. With `absorb` the exit is not updated:
+    as in the IPA-GNN, h_exit is the sum of what arrives there at any step, 0 at first.
 
     Shapes:
         batch -> logits [program, class]
@@ -28,5 +29,7 @@ class NoExecute(MessagePassing):
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)
-        self.control = InstructionPointer(config.hidden, generator, normalise=config.normalise, exit_keeps=False)
+        self.control = InstructionPointer(
+            config.hidden, generator, normalise=config.normalise, exit_keeps=config.absorb
+        )
         self.execution = GatedUpdate(config.hidden, 2, generator)

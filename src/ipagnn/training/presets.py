@@ -1,6 +1,6 @@
 """Configurations with a name: the paper's, one for two CPU cores and a few minutes, and one for seconds."""
 
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from ipagnn.models import ModelConfig
 from ipagnn.programs.grammar import Grammar
@@ -35,10 +35,10 @@ QUICK_LANGUAGE: Final = Grammar(
 QUICK_HIDDEN: Final[dict[str, int]] = {"ggnn": 32, "r-gat": 32}
 """H of models that compute every node at every step, for which 64, the others' size, would take four times as long."""
 
-LITERAL_SUMS: Final = frozenset({"no-execute"})
-"""Models that are trained without dividing messages by the mass that arrived (`ModelConfig.normalise`): once divided, a
-GRU cannot tell a message of all mass from one of next to none. On `quick` (two seeds) NoExecute then gets 98%
-of withheld programs instead of 96%, and 68% instead of 57% of 300 programs of 10, 15 and 20 lines."""
+OPTIONS: Final[dict[str, dict[str, Any]]] = {"no-execute": {"normalise": False, "absorb": True}}
+"""What models are trained with. NoExecute does not divide messages by the mass that arrived: once divided, a GRU cannot
+tell a message of all mass from one of next to none (records/README.md has what that gives). Its exit absorbs what
+arrives, as that of the IPA-GNN, whose control it has."""
 
 SMOKE_LANGUAGE: Final = Grammar(
     modulus=10,
@@ -61,13 +61,13 @@ def preset(name: PresetName, model: str = "ipa-gnn", task: Task = "full") -> Tra
     if name not in get_args(PresetName):
         known = list(get_args(PresetName))
         raise ValueError(f"There is no preset {name!r}. {near_miss(name, known, 'The presets are')}")
-    divides = model not in LITERAL_SUMS
+    options = OPTIONS.get(model, {})
     if name == "paper":
         hidden, rate = PAPER_ROWS.get(model, PAPER_ROWS["ipa-gnn"])
-        return TrainConfig(ModelConfig(model, hidden=hidden, normalise=divides), task, rate=rate)
+        return TrainConfig(ModelConfig(model, hidden=hidden, **options), task, rate=rate)
     if name == "quick":
         return TrainConfig(
-            ModelConfig(model, hidden=QUICK_HIDDEN.get(model, 64), normalise=divides, grammar=QUICK_LANGUAGE),
+            ModelConfig(model, hidden=QUICK_HIDDEN.get(model, 64), grammar=QUICK_LANGUAGE, **options),
             task,
             length=6,
             examples=160_000,
@@ -80,7 +80,7 @@ def preset(name: PresetName, model: str = "ipa-gnn", task: Task = "full") -> Tra
             checkpoint_every=30.0,
         )
     return TrainConfig(
-        ModelConfig(model, hidden=16, normalise=divides, grammar=SMOKE_LANGUAGE),
+        ModelConfig(model, hidden=16, grammar=SMOKE_LANGUAGE, **options),
         task,
         length=4,
         batch_size=32,

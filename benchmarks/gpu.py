@@ -18,6 +18,7 @@ from ipagnn.data.stream import Source, Stream
 from ipagnn.models import ModelConfig, build_model
 from ipagnn.programs.program import ProgramTable
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.presets import preset
 from ipagnn.training.sources import make_source
 from ipagnn.training.step import PlainStep
 
@@ -57,12 +58,9 @@ def milliseconds(step: Callable[[Any], None], prepared: list[Any], seconds: floa
 
 def config(hidden: int, batch: int, precision: str, execution: str = "packed", model: str = "ipa-gnn") -> TrainConfig:
     """The paper's recipe at some batch size."""
-    return TrainConfig(
-        ModelConfig(model, hidden=hidden, execution=execution),  # type: ignore[arg-type]
-        batch_size=batch,
-        precision=precision,  # type: ignore[arg-type]
-        device="cuda",
-    )
+    paper = preset("paper", model)
+    size = paper.model.replace(hidden=hidden, execution=execution)
+    return paper.replace(model=size, batch_size=batch, precision=precision, device="cuda")
 
 
 def compare(hidden: int, seconds: float) -> None:

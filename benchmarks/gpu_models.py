@@ -32,13 +32,13 @@ def multiply_adds(name: str, plan: Any) -> float:
     if not isinstance(plan, MessagePlan):
         return float("nan")
     rows = int(plan.offsets[-1])
-    going_on = int((plan.next[:rows] >= 0).sum())
+    updated = plan.next[:rows] >= 0
     sent = int((plan.departure_offsets.diff()[: plan.capacity.slots * rows] > 0).sum())
     statements = statement * int(plan.waves[1])
     if name == "r-gat":
         return statements + sent
-    receiving = int((plan.arrival_offsets.diff()[:rows] > 0).sum())
-    return statements + 4 * (sent + 3 * receiving + 3 * going_on)
+    receiving = int(((plan.arrival_offsets.diff()[:rows] > 0) & updated).sum())
+    return statements + 4 * (sent + 3 * receiving + 3 * int(updated.sum()))
 
 
 def measure(name: str, hidden: int, batch: int, window: int, seconds: float) -> None:

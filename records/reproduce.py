@@ -3,9 +3,9 @@
     python records/reproduce.py records/table.toml runs [--together 4] [--seconds 540]
 
 A run is a table of settings in the TOML file, over those in `common`; `runs/NAME` becomes its folder. One with
-`after = "OTHER"` waits for that run and begins with its weights. Runs of small
-batches leave most of a GPU idle: several at a time share it, if the driver's MPS serves them
-(`nvidia-cuda-mps-control -d`). Without it they take turns, which is correct and slower.
+`after = "OTHER"` waits for that run and begins with its weights. Runs of small batches leave most of a GPU idle:
+several at a time share it, if the driver's MPS serves them (`nvidia-cuda-mps-control -d`). Without it they take turns,
+which is correct and slower.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ipagnn.models.packed_hopper_source import SHARE
 from ipagnn.training.config import merge
+from ipagnn.training.folder import MODEL
 from ipagnn.training.toml import to_toml
 
 SPARE = 20.0
@@ -60,7 +61,7 @@ class Job:
     def start(self, seconds: float, together: int) -> None:
         """Train, or evaluate if that is done, for so long at most, as one of some that share a GPU."""
         if self.after is not None and not self.after.weights.is_file():
-            shutil.copy(self.after.folder / "model.safetensors", self.after.weights)
+            shutil.copy(self.after.folder / MODEL, self.after.weights)
         if (self.folder / "result.json").is_file():
             command = ["evaluate", str(self.folder), "--save", "--no-pointer"]
         else:
@@ -93,10 +94,13 @@ def read_jobs(table: Path, runs: Path) -> list[Job]:
     for name, own in values["runs"].items():
         job = jobs[name] = Job(name, runs / name, runs / f"{name}.toml")
         if "after" in own:
-            job.after = jobs.get(own.pop("after"))
+            other = own.pop("after")
+            job.after = jobs.get(other) if other != name else None
             if job.after is None:
+                above = ", ".join(list(jobs)[:-1]) or "none"
                 sys.exit(
-                    f"{name} comes after a run that does not stand above it in {table}; these do: {list(jobs)[:-1]}."
+                    f"{name} comes after a run that does not stand above it in {table}: {other}. Above it: {above}. "
+                    "Name one of those, or move it up."
                 )
             own["start"] = str(job.after.weights)
         job.settings.write_text(to_toml(merge(values.get("common", {}), own)), "utf-8")

@@ -74,10 +74,12 @@ def test_what_does_not_fit_the_time_is_named(tmp_path: Path) -> None:
     assert done.stdout == "0 of 5 runs are done. Left: one, wrong, other, further, never.\n"
 
 
-def test_a_run_comes_after_one_that_stands_above_it(tmp_path: Path) -> None:
-    done = reproduce(tmp_path, table='[runs.one]\nafter = "other"\n\n[runs.other]\n')
+@pytest.mark.parametrize("after", ["other", "one", "none at all"])
+def test_a_run_comes_after_one_that_stands_above_it(tmp_path: Path, after: str) -> None:
+    done = reproduce(tmp_path, table=f'[runs.one]\nafter = "{after}"\n\n[runs.other]\n')
     assert done.returncode == 1
     assert "one comes after a run that does not stand above it" in done.stderr
+    assert f": {after}. Above it: none." in done.stderr
 
 
 def test_the_table_holds_settings() -> None:

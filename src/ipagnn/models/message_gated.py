@@ -147,17 +147,17 @@ class GatedLauncher(RowLauncher):
         steps, d_messages, h = plan.capacity.steps, v.get("d_messages", v["messages"]), v.get("h", v["state"])
         seeds = d_final.new_zeros(len(d_final), self.parts, padded)
         seeds[:, :, :size] = d_final.view(-1, self.parts, size)
-        final = plan.final.long()
+        final, ended = plan.final.long(), steps if self.absorbs else steps + 1  # exits that absorb are never updated
         absorbed = v["state"][final].to(h.dtype) if self.absorbs else None
         for values in (v["gates"], d_messages, v["x"], v["d_score"], v["d_pointer"]):
             clear(plan.offsets, steps, values.view(1, len(values), -1))
-        clear(plan.offsets, steps if self.absorbs else steps + 1, h.view(1, len(h), -1))
-        if absorbed is not None:  # they are what h~ is elsewhere
+        clear(plan.offsets, ended, h.view(1, len(h), -1))
+        if absorbed is not None:  # it is to an exit what h~ is to others
             v["x"].index_copy_(0, final, absorbed)
             v["d_x"].index_copy_(0, final, seeds.to(h.dtype))
         else:
             v["d_state"].index_copy_(0, final, seeds)
-        for step in reversed(range(steps if self.absorbs else steps + 1)):
+        for step in reversed(range(ended)):
             if step < steps:
                 backward_kernels.arrive_backward[self._arrive_grid](
                     plan.offsets, step, plan.arrival_offsets, d_x=v["d_x"], SKIP=self.pointer, **self._arrive

@@ -95,6 +95,7 @@ def run_rows(model: ProgramModel, plan: MessagePlan | StatementPlan) -> Tensor:
         states.append(h)
         pointers.append(p)
     if absorbing:
+        assert isinstance(model, MessagePassing)
         exits = _Step.of(plan, offsets[-1], int(plan.offsets[-1]), 0)
         final, _ = _gather(model, torch.cat(states), torch.cat(pointers), exits, plan.flags)
     else:
@@ -147,9 +148,8 @@ def _update(model: ProgramModel, h: Tensor, p: Tensor, step: _Step) -> tuple[Ten
     return model.execution.update(h, proposal), p
 
 
-def _gather(model: ProgramModel, h: Tensor, p: Tensor, step: _Step, flags: Tensor) -> tuple[Tensor, Tensor]:
+def _gather(model: MessagePassing, h: Tensor, p: Tensor, step: _Step, flags: Tensor) -> tuple[Tensor, Tensor]:
     """What arrives, h~, and its mass, from rows with states h, pointer p and these flags."""
-    assert isinstance(model, MessagePassing)
     assert isinstance(model.execution, GatedUpdate)
     parts = h.view(len(h), -1, model.config.hidden)
     by_kind = torch.stack([dense(parts) for dense in model.execution.dense], dim=1).flatten(2)

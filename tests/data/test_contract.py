@@ -33,6 +33,9 @@ def test_wrong_type_or_size_of_a_field_is_named(batch: Batch, name: str) -> None
 @pytest.mark.parametrize("name", ROW_FIELDS)
 def test_wrong_type_or_size_of_a_row_field_is_named(batch: Batch, name: str) -> None:
     assert batch.rows is not None
+    batch = replace(batch, rows=replace(batch.rows, taken=torch.zeros(len(batch.rows), dtype=torch.int8)))
+    assert batch.rows is not None
+    check_batch(batch)
     tensor = getattr(batch.rows, name)
     with pytest.raises(ValueError, match=rf"^rows.{name} is torch.float64"):
         check_batch(replace(batch, rows=replace(batch.rows, **{name: tensor.double()})))

@@ -83,7 +83,9 @@ class Emulated:
         self.buffers = Buffers(self.weights, self.plan.capacity.rows, len(batch), memory)
         self.hard = isinstance(model, IPAGNN) and model.hard
         self.normalise = isinstance(model, IPAGNN) and model.config.normalise
-        self.given = arguments(self.weights, self.buffers, self.plan, hard=self.hard, normalise=self.normalise)
+        self.given = arguments(
+            self.weights, self.buffers, self.plan, hard=self.hard, normalise=self.normalise, trace_loss=TRACE_LOSS
+        )
         self.rows = int(self.plan.offsets[-1, -1])
 
     def launch(self, name: str) -> None:
@@ -149,8 +151,11 @@ def expected(model: ProgramModel, batch: Batch, d_final: Tensor) -> tuple[Tensor
     assert batch.rows is not None
     normalise = isinstance(model, IPAGNN) and model.config.normalise
     hard = isinstance(model, IPAGNN) and model.hard
-    final = run_packed(cell, branch, batch.rows, len(batch), hard=hard, normalise=normalise).final
-    (final * d_final).sum().backward()
+    packed = run_packed(cell, branch, batch.rows, len(batch), hard=hard, normalise=normalise)
+    final, loss = packed.final, (packed.final * d_final).sum()
+    if packed.trace_loss is not None:
+        loss = loss + TRACE_LOSS * packed.trace_loss.sum()
+    loss.backward()
     found = {name: getattr(cell, name).grad for name in ("hidden_1", "input_2", "hidden_2", "bias_2")}
     found["bias_1"] = cell.bias_1.grad
     if branch is not None:
@@ -161,6 +166,9 @@ def expected(model: ProgramModel, batch: Batch, d_final: Tensor) -> tuple[Tensor
 def near(found: Tensor, wanted: Tensor, tolerance: float) -> bool:
     return bool((found - wanted).norm() <= tolerance * wanted.norm() + 1e-6)
 
+
+TRACE_LOSS = 3.0
+"""Large enough to be seen beside gradients of the final states."""
 
 CASES = [
     pytest.param("ipa-gnn", 20, 5, 1, 2, id="one block"),
@@ -173,11 +181,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "hidden", "programs", "clusters", "groups"), CASES)
+@pytest.mark.parametrize("taken", [False, True])
 def test_the_kernels_compute_what_plain_torch_does(
-    built: Any, name: str, hidden: int, programs: int, clusters: int, groups: int
+    built: Any, name: str, hidden: int, programs: int, clusters: int, groups: int, taken: bool
 ) -> None:
     model = build_model(ModelConfig(name, hidden=hidden), 0)
-    batch = model.collate(training_sampler("full", 10, 1).table(0, programs))
+    batch = model.collate(training_sampler("full", 10, 1).table(0, programs), taken=taken)
     d_final = torch.randn(programs, 4 * hidden, generator=torch.Generator().manual_seed(0))
     wanted, gradients = expected(model, batch, d_final)
     emulated = Emulated(built, model, batch, clusters=clusters, groups=groups, seed=0)

@@ -20,15 +20,21 @@ def config(name: str, **changes: object) -> TrainConfig:
     return TrainConfig(ModelConfig(name, hidden=40), batch_size=24, device="cuda").replace(**changes)
 
 
-@pytest.mark.parametrize("name", [*PACKED, *MESSAGES, "line-rnn decoder", "no-control edge_types", "no-execute absorb"])
+OPTIONS = ("line-rnn decoder", "no-control edge_types", "no-execute absorb", "ipa-gnn trace_loss")
+
+
+@pytest.mark.parametrize("name", [*PACKED, *MESSAGES, *OPTIONS])
 def test_captured_and_plain_steps_learn_the_same(name: str) -> None:
     name, _, option = name.partition(" ")
     settings = config(name, averaging=0.9)
-    settings = settings.replace(model=settings.model.replace(**({option: True} if option else {})))
+    if option == "trace_loss":
+        settings = settings.replace(trace_loss=0.5, budget="trace")
+    elif option:
+        settings = settings.replace(model=settings.model.replace(**{option: True}))
     tables = TABLES if name in PACKED else TABLES[:6]
     steps = [
-        PlainStep(build_model(settings.model, 0), settings, GPU),
-        make_step(build_model(settings.model, 0), settings, GPU),
+        PlainStep(build_model(settings.trained_model, 0), settings, GPU),
+        make_step(build_model(settings.trained_model, 0), settings, GPU),
     ]
     assert type(steps[0]) is not type(steps[1])
     before = steps[0].weights()

@@ -60,6 +60,10 @@ def test_steps_by_traces_are_a_quarter_more_and_no_program_needs_more_than_the_m
         ({"budget": "papr"}, "one of model, static, trace"),
         ({"budget": "trace", "task": "partial"}, "no trace to count"),
         ({"budget_cap": 0}, "budget_cap is 0; it must be from 1 to"),
+        ({"trace_loss": 1.0, "task": "partial"}, "no trace to learn from"),
+        ({"trace_loss": -1.0}, "trace_loss is -1.0; it must be at least 0"),
+        ({"trace_loss": 1.0, "model": {"name": "ggnn"}}, "train one of ipa-gnn, hard-ip-rnn, packed"),
+        ({"trace_loss": 1.0, "model": {"execution": "dense"}}, "the dense ipa-gnn does not tell"),
     ],
 )
 def test_mistakes_are_named(changes: dict[str, Any], told: str) -> None:

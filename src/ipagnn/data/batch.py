@@ -2,14 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from ipagnn.data.batch_kernels import build_arrivals, build_chain_rows, build_graph_rows, build_graphs
+from ipagnn.data.batch_kernels import (
+    build_arrivals,
+    build_chain_rows,
+    build_graph_rows,
+    build_graphs,
+    follow_traces,
+)
 from ipagnn.data.contract import Batch, RowKind, Rows
 from ipagnn.programs.program import Program, ProgramTable
 from ipagnn.programs.trace_kernels import trace_all
@@ -70,6 +76,7 @@ def collate(
     condition_modulus: int = 10,
     trace_limit: int = TRACE_LIMIT,
     indent: bool = True,
+    taken: bool = False,
 ) -> Batch:
     """Build the batch of `programs`.
 
@@ -81,6 +88,7 @@ def collate(
         trace_limit: Longer traces are cut off here (of the paper's test programs, about 1 in 200 at length 100).
         indent: Whether statements say how far they are indented; if not, all read as those of the first level. The
             graphs are the same.
+        taken: Whether rows of the kind `graph` tell which branch the true trace takes (complete programs only).
 
     Returns:
         The batch, on the CPU.
@@ -97,6 +105,10 @@ def collate(
         starts, node, row_program, row_true, row_false = build_graph_rows(offsets, true, false, steps)
         branches = (true != false)[node]
         packed = _rows(rows, starts, tokens[node], node, row_program, branches, row_true, row_false, len(table))
+        if taken and len(node):
+            traces = _traces(offsets, tokens, true, false, modulus, condition_modulus, int(steps.max()) + 1)
+            followed = follow_traces(offsets, true, false, *traces, starts[1], node, row_program, row_true, row_false)
+            packed = replace(packed, taken=torch.from_numpy(followed))
     else:
         if rows == "trace":
             item_offsets, items = _traces(offsets, tokens, true, false, modulus, condition_modulus, trace_limit)

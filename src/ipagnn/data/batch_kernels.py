@@ -170,6 +170,35 @@ def build_graph_rows(node_offsets, true, false, steps):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
+def follow_traces(  # type: ignore[no-untyped-def]
+    node_offsets, true, false, trace_offsets, trace, first_rows, row_node, row_program, row_true, row_false
+):
+    """The branch that each program's true trace takes at the rows that it passes: int8, 0 true, 1 false, -1 elsewhere.
+
+    A trace is followed until it arrives at the exit, or leaves the rows because the steps do not suffice for it.
+
+    Args:
+        node_offsets, true, false: The graphs.
+        trace_offsets, trace: Their true traces, none cut off while there are rows.
+        first_rows: How many rows the first step has: one for each program that has any.
+        row_node, row_program, row_true, row_false: The rows.
+    """
+    rows = len(row_node)
+    taken = np.full(rows, -1, np.int8)
+    for start in range(first_rows):
+        program = row_program[start]
+        row, at = start, trace_offsets[program]
+        while 0 <= row < rows:
+            node, at = row_node[row], at + 1
+            following = trace[at] if at < trace_offsets[program + 1] else node_offsets[program + 1] - 1
+            side = 0 if true[node] == following else 1
+            if true[node] != false[node]:
+                taken[row] = side
+            row = row_true[row] if side == 0 else row_false[row]
+    return taken
+
+
+@njit(cache=True, nogil=True)
 def build_chain_rows(offsets):  # type: ignore[no-untyped-def]
     """Rows that walk one sequence per program: item `offsets[b] + t` at step t, then the exit.
 

@@ -69,6 +69,12 @@ ROW_FIELDS: dict[str, Field] = {
     "false": Field(
         ("row",), _INT, "The same for the false branch; -1 where there is none or the exit is out of reach.", -1
     ),
+    "taken": Field(
+        ("row",),
+        torch.int8,
+        "The branch that the true trace takes here, 0 true or 1 false; none where it does not pass or decides nothing.",
+        -1,
+    ),
     "arrival_offsets": Field(
         ("row+program+1",),
         _INT,
@@ -109,6 +115,7 @@ class Rows(_Tensors):
     Attributes:
         step_offsets: Step t computes the rows `step_offsets[t] : step_offsets[t + 1]`. Plain integers: the loop over
             steps runs on the host.
+        taken: None where it was not asked for.
     """
 
     kind: RowKind
@@ -121,6 +128,7 @@ class Rows(_Tensors):
     false: Tensor
     arrival_offsets: Tensor
     arrivals: Tensor
+    taken: Tensor | None = None
 
     def __len__(self) -> int:
         return self.step_offsets[-1]
@@ -186,6 +194,8 @@ def check_batch(batch: Batch) -> None:
 def _check_fields(prefix: str, holder: object, declared: dict[str, Field], sizes: dict[str, int]) -> None:
     for name, field in declared.items():
         tensor = getattr(holder, name)
+        if tensor is None and name == "taken":
+            continue
         if tensor.dtype != field.dtype or tensor.ndim != len(field.axes):
             raise ValueError(
                 f"{prefix}{name} is {tensor.dtype} with {tensor.ndim} axes; "

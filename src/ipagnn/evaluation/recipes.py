@@ -50,6 +50,8 @@ def recipe_words(config: TrainConfig) -> str:
     if config.budget != "model":
         counted = "by loop counts" if config.budget == "static" else "by traces"
         words.append(f"trained with enough steps ({counted}, at most {config.budget_cap})")
+    if config.trace_loss:
+        words.append(f"taught by traces ({config.trace_loss:g})")
     if config.window > 1:
         words.append(f"windows of {config.window}")
     if config.precision != default.precision:

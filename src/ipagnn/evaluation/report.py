@@ -23,10 +23,11 @@ from ipagnn.programs import AUTHORS, PAPER, Task
 from ipagnn.training.files import write_whole
 
 TASKS: Final[tuple[Task, ...]] = ("full", "partial")
-_DECODER, _TYPES, _STEPS = "decoder", "edge types", "enough steps"
-VARIANTS: Final = ("", _DECODER, _TYPES, _STEPS, f"{_DECODER}, {_STEPS}", f"{_TYPES}, {_STEPS}")
-"""What has rows of its own: another output layer, other messages, and training with enough steps, which validation
-cannot judge."""
+_DECODER, _TYPES, _STEPS, _TRACES = "decoder", "edge types", "enough steps", "taught by traces"
+_ALONE: Final = ("", _DECODER, _TYPES, _STEPS, f"{_DECODER}, {_STEPS}", f"{_TYPES}, {_STEPS}")
+VARIANTS: Final = (*_ALONE, _TRACES, f"{_STEPS}, {_TRACES}")
+"""What has rows of its own: another output layer, other messages, training with enough steps, which validation cannot
+judge, and with traces, which tell more than final values do."""
 
 
 def build_document(runs: Sequence[RunRecord]) -> Document:
@@ -70,6 +71,7 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
 def _variant(run: RunRecord) -> str:
     """Which of `VARIANTS` a run is."""
     words = {_DECODER: run.model.decoder, _TYPES: run.model.edge_types, _STEPS: run.config.budget != "model"}
+    words[_TRACES] = run.config.trace_loss > 0
     return ", ".join(word for word, holds in words.items() if holds)
 
 

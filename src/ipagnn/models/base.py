@@ -123,6 +123,8 @@ class Output:
         states: h_{t,n}, if asked for with `trace="states"`; 0 where the packed execution computes none.
             [step + 1, node, state]
         dropped: Pointer mass dropped by pruning, summed over steps; None without pruning. [program]
+        trace_loss: The negative logarithm of the probability of all decisions that the true trace takes, each made
+            where and when it does; None unless the batch tells them. [program]
     """
 
     logits: Tensor
@@ -130,6 +132,7 @@ class Output:
     branch: Tensor | None = None
     states: Tensor | None = None
     dropped: Tensor | None = None
+    trace_loss: Tensor | None = None
 
 
 class ProgramModel(nn.Module, ABC):
@@ -170,8 +173,11 @@ class ProgramModel(nn.Module, ABC):
         """The rows that a batch must bring for this model as it is configured."""
         return self.rows if self.config.execution == "packed" and not self.config.prune else None
 
-    def collate(self, programs: ProgramTable | Sequence[Program]) -> Batch:
-        """The batch of `programs`, with the rows and the step budget of this model, on the CPU."""
+    def collate(self, programs: ProgramTable | Sequence[Program], *, taken: bool = False) -> Batch:
+        """The batch of `programs`, with the rows and the step budget of this model, on the CPU.
+
+        With `taken` it tells which branches the true traces take, and outputs have a `trace_loss`.
+        """
         grammar = self.config.grammar
         return collate(
             programs,
@@ -180,6 +186,7 @@ class ProgramModel(nn.Module, ABC):
             modulus=grammar.modulus,
             condition_modulus=grammar.condition_modulus,
             indent=self.config.indent,
+            taken=taken,
         )
 
     def with_config(self, **changes: Any) -> "ProgramModel":

@@ -62,7 +62,7 @@ class IPAGNN(MessagePassing):
             keep=bool(trace),
         )
         told = unpack(packed, rows, batch, normalise=self.config.normalise, trace=trace)
-        return Output(self.output(packed.final), **told)
+        return Output(self.output(packed.final), trace_loss=packed.trace_loss, **told)
 
     def _run_pruned(self, batch: Batch, trace: Trace) -> Output:
         if self.training:

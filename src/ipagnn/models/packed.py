@@ -19,10 +19,11 @@ from ipagnn.models.packed_parts import Parts
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What the packed execution computed. Gradients flow through `final` only.
+    """What the packed execution computed. Gradients flow through `final` and `trace_loss` only.
 
     Attributes:
         final: The state of each exit at the end. [program, 4 * hidden]
+        trace_loss: See `Output`; None where the rows do not tell what is taken. [program]
         mass: p of each row; None, as all that follow, where it was not to be kept. [row]
         shares: Shares of the true and the false branch; (1, 0) where nothing is decided. [row, 2]
         states: h of each row, before it executes. [row, 4 * hidden]
@@ -30,6 +31,7 @@ class Packed:
     """
 
     final: Tensor
+    trace_loss: Tensor | None = None
     mass: Tensor | None = None
     shares: Tensor | None = None
     states: Tensor | None = None
@@ -64,7 +66,7 @@ def run_packed(
     if not len(rows):  # no program has steps enough to reach its exit
         nothing = cell.zero_state(0)
         final = cell.zero_state(programs)
-        return Packed(final, nothing[:, 0], nothing[:, :2], nothing, nothing) if keep else Packed(final)
+        return Packed(final, None, nothing[:, 0], nothing[:, :2], nothing, nothing) if keep else Packed(final)
     used = None
     if rows.tokens.device.type == "cpu":  # a small batch has few of all tokens; a GPU would have to be waited for
         used, places = rows.tokens.unique(return_inverse=True)
@@ -75,8 +77,9 @@ def run_packed(
     learns = torch.is_grad_enabled() and any(weight.requires_grad for weight in weights)
     spare = None if keep else _spare.setdefault(cell, [])
     parts = Parts(rows, programs, hard=hard, normalise=normalise, keep=keep or learns, spare=spare)
-    final = _Execute.apply(parts, *weights)  # type: ignore[no-untyped-call]
-    return Packed(final, *parts.told()) if keep else Packed(final)
+    final, trace_loss = _Execute.apply(parts, *weights)  # type: ignore[no-untyped-call]
+    trace_loss = None if rows.taken is None else trace_loss
+    return Packed(final, trace_loss, *parts.told()) if keep else Packed(final, trace_loss)
 
 
 _spare: WeakKeyDictionary[StatementRNN, list[Tensor]] = WeakKeyDictionary()
@@ -85,10 +88,10 @@ _spare: WeakKeyDictionary[StatementRNN, list[Tensor]] = WeakKeyDictionary()
 
 class _Execute(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, parts: Parts, *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, parts: Parts, *weights: Tensor) -> tuple[Tensor, Tensor]:
         ctx.parts = parts
         return parts.forward(*weights)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return (None, *ctx.parts.backward(gradients[0]))
+        return (None, *ctx.parts.backward(*gradients))

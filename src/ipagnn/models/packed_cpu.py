@@ -185,9 +185,8 @@ def _depart_backward(  # type: ignore[no-untyped-def]
             else:
                 d_false = d_weight
         d_mass[here] = shares[here, 0] * d_true + shares[here, 1] * d_false
-        d_score[here] = 0
         if branches[here] and len(branch_weight):
-            d_score[here] = mass[here] * soft[here, 0] * soft[here, 1] * (d_true - d_false)
+            d_score[here] += mass[here] * soft[here, 0] * soft[here, 1] * (d_true - d_false)
             _add_scaled(d_state, d_score[here], branch_weight)
 
 

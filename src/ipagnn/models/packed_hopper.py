@@ -52,13 +52,23 @@ class HopperLauncher(Launcher):
     """A `Launcher` for a plan of many groups: every cluster runs one or two of them from the first step to the last."""
 
     def __init__(
-        self, weights: Weights, buffers: Buffers, plan: Plan, *, hard: bool, normalise: bool, exact: bool = False
+        self,
+        weights: Weights,
+        buffers: Buffers,
+        plan: Plan,
+        *,
+        hard: bool,
+        normalise: bool,
+        exact: bool = False,
+        trace_loss: float = 0.0,
     ) -> None:
-        super().__init__(weights, buffers, plan, hard=hard, normalise=normalise, exact=exact)
+        super().__init__(weights, buffers, plan, hard=hard, normalise=normalise, exact=exact, trace_loss=trace_loss)
         self._forward_kernel, self._backward_kernel = _kernels(weights.padded)
         blocks = weights.padded // UNITS
         self._blocks = min(plan.capacity.groups, part(self._forward_kernel.clusters(blocks, THREADS))) * blocks
-        self._plan, self._state, self._gradients = arguments(weights, buffers, plan, hard=hard, normalise=normalise)
+        self._plan, self._state, self._gradients = arguments(
+            weights, buffers, plan, hard=hard, normalise=normalise, trace_loss=trace_loss
+        )
 
     def _forward_rows(self) -> None:
         self._forward_kernel(self._blocks, THREADS, [self._plan, self._state])

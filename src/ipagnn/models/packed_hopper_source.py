@@ -53,6 +53,7 @@ _GRADIENTS = _structure(
         (name, _POINTER)
         for name in ("d_state", "d_pointer", "d_score", "along", "final_mass", "d_final", "along_final")
     ),
+    ("trace_loss", _FLOAT),
 )
 
 
@@ -89,7 +90,7 @@ def source(name: str, instructions: str | None = None) -> str:
 
 
 def arguments(
-    weights: Weights, buffers: Buffers, plan: Plan, *, hard: bool, normalise: bool
+    weights: Weights, buffers: Buffers, plan: Plan, *, hard: bool, normalise: bool, trace_loss: float = 0.0
 ) -> tuple[ctypes.Structure, ctypes.Structure, ctypes.Structure]:
     """What the kernels are given: plan and state both, gradients only the backward one."""
     at, b, w = Tensor.data_ptr, buffers, weights
@@ -105,6 +106,6 @@ def arguments(
         ),
         _GRADIENTS(
             at(b.d_state), at(b.d_pointer), at(b.d_score), at(b.along), at(b.final_mass), at(b.d_final),
-            at(b.along_final),
+            at(b.along_final), trace_loss,
         ),
     )  # fmt: skip

@@ -73,7 +73,9 @@ class Portion:
     steps: tuple[int, ...]
     programs: int
     tokens: Tensor
+    program: Tensor
     branches: Tensor
     true: Tensor
     false: Tensor
+    taken: Tensor | None = None
     rows: Tensor | None = None

@@ -48,8 +48,13 @@ class Parts:
         self._hard, self._normalise, self._keep = hard, normalise, keep
         self._passes: list[PackedPass] = []
 
-    def forward(self, *weights: Tensor) -> Tensor:
-        """The state of each exit at the end, from the weights in the order of `Weights.of`. [program, 4 * hidden]"""
+    def forward(self, *weights: Tensor) -> tuple[Tensor, Tensor]:
+        """From the weights in the order of `Weights.of` to what programs end with.
+
+        Returns:
+            The state of each exit [program, 4 * hidden], and the loss of the decisions that the true traces take, as
+            far as the rows tell them [program].
+        """
         device = weights[0].device.type
         kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weights[1].dtype
         with torch.autocast(device, enabled=False):
@@ -71,19 +76,20 @@ class Parts:
         portions = split(self._rows, self._programs, count)
         memories = self._borrow(len(portions), loaded.bias_2)
         self._passes = at_once(execute, portions, on_cpu=device == "cpu")
-        return torch.cat([done.final for done in self._passes])
+        losses = [done.trace_loss() for done in self._passes]
+        return torch.cat([done.final for done in self._passes]), torch.cat(losses)
 
-    def backward(self, d_final: Tensor) -> list[Tensor]:
-        """The gradients of the weights, from that of the final states."""
+    def backward(self, d_final: Tensor, d_trace_loss: Tensor) -> list[Tensor]:
+        """The gradients of the weights, from those of what `forward` gave."""
         counts = [done.portion.programs for done in self._passes]
         memories = [done.memory for done in self._passes]
 
-        def back(part: tuple[PackedPass, Tensor]) -> list[Tensor]:
-            done, gradient = part
-            return done.backward(gradient)
+        def back(part: tuple[PackedPass, Tensor, Tensor]) -> list[Tensor]:
+            done, *gradients = part
+            return done.backward(*gradients)
 
-        pairs = zip(self._passes, d_final.split(counts), strict=True)
-        first, *others = at_once(back, pairs, on_cpu=d_final.device.type == "cpu")
+        given = zip(self._passes, d_final.split(counts), d_trace_loss.split(counts), strict=True)
+        first, *others = at_once(back, given, on_cpu=d_final.device.type == "cpu")
         if self._spare is not None:
             with _lock:
                 self._spare[:] = [memory for memory in memories if memory is not None]
@@ -111,7 +117,8 @@ class Parts:
 
 def split(rows: Rows, programs: int, parts: int) -> list[Portion]:
     """Up to `parts` portions of about equally many rows: programs that follow each other, at least one row each."""
-    whole = Portion(rows.step_offsets, programs, rows.tokens, rows.branches, rows.true, rows.false)
+    of_rows = rows.tokens, rows.program, rows.branches, rows.true, rows.false, rows.taken
+    whole = Portion(rows.step_offsets, programs, *of_rows)
     if parts == 1:
         return [whole]
     total = len(rows)
@@ -135,7 +142,9 @@ def _portion(rows: Rows, first: int, last: int) -> Portion:
     exits = torch.arange(last - first, dtype=places.dtype, device=places.device)
     places[len(rows) + first : len(rows) + last] = len(here) + exits
     true, false = places[rows.true[here]], places[rows.false[here]]
-    return Portion(steps, last - first, rows.tokens[here], rows.branches[here], true, false, here)
+    program = rows.program[here] - first
+    taken = None if rows.taken is None else rows.taken[here]
+    return Portion(steps, last - first, rows.tokens[here], program, rows.branches[here], true, false, taken, here)
 
 
 _SOFTLY = 1  # omp_pause_soft

@@ -91,7 +91,9 @@ class Plan:
         chunks: Number of chunks of equal tokens. [1]
         first_chunk: First chunk of each token id. [vocabulary + 1]
         chunk_offsets: First entry of `order` of each chunk. [chunk + 1]
-        true, false, arrival_offsets, arrivals, branches: As in `Rows`, but ordered by group, then step.
+        true, false, arrival_offsets, arrivals: As in `Rows`, but ordered by group, then step.
+        branches: 0 where nothing is decided; else 1, or 2 and 3 where the true trace takes the true and the false
+            branch, if the batch tells it. [row]
         order: `4 * row + slot` of all tokens, sorted by token id. [4 * row]
         tokens: Token ids. [row, 4]
         target: As in `Batch`. [program]
@@ -126,7 +128,8 @@ class Plan:
         assert batch.rows is not None
         rows = batch.rows
         plan = Plan.empty(Capacity.of(batch, groups), "cpu", pinned=pinned)
-        of_batch = (rows.program, rows.true, rows.false, rows.branches, rows.tokens, batch.target)
+        taken = rows.program.new_empty(0, dtype=torch.int8) if rows.taken is None else rows.taken
+        of_batch = (rows.program, rows.true, rows.false, rows.branches, taken, rows.tokens, batch.target)
         of_plan = (
             plan.offsets, plan.chunks, plan.first_chunk, plan.chunk_offsets, plan.true, plan.false,
             plan.arrival_offsets, plan.arrivals, plan.order, plan.tokens, plan.branches, plan.target,

@@ -19,6 +19,9 @@ from ipagnn.models.pointer import EPSILON
 
 TOKENS = 4
 
+LEAST = 1e-30
+"""Probabilities below this are taken for it in logarithms."""
+
 ALIGNED = 16
 """Buffers begin at multiples of so many numbers: a cache line."""
 
@@ -116,8 +119,25 @@ class PackedPass:
             self.decide(t)
             self.depart(t)
 
-    def backward(self, d_final: Tensor) -> list[Tensor]:
-        """From the gradient of `final` to those of the weights, in the order of `Weights.of`.
+    def trace_loss(self) -> Tensor:
+        """Of the decisions that the true traces take: the negative logarithms of their probabilities. [program]"""
+        loss = torch.zeros_like(self.arrived)
+        if self.portion.taken is not None and self.weights.branch_weight is not None:
+            row = (self.portion.taken >= 0).nonzero().squeeze(1)
+            probability = self.soft[row, self.portion.taken[row].long()]
+            loss.index_add_(0, self.portion.program[row], -probability.clamp(min=LEAST).log())
+        return loss
+
+    def _trace_slopes(self, d_trace_loss: Tensor) -> Tensor:
+        """The gradient that `trace_loss` gives to the score of each row."""
+        taken, slopes = self.portion.taken, self.soft.new_zeros(self.rows)
+        if taken is not None:
+            missed = self.soft[:, 0] - (taken == 0).to(slopes.dtype)
+            slopes = torch.where(taken >= 0, d_trace_loss[self.portion.program] * missed, slopes)
+        return slopes
+
+    def backward(self, d_final: Tensor, d_trace_loss: Tensor) -> list[Tensor]:
+        """From the gradients of `final` and `trace_loss` to those of the weights, in the order of `Weights.of`.
 
         Raises:
             RuntimeError: It ran before: the gates are gone.
@@ -127,7 +147,7 @@ class PackedPass:
         new = self.final.new_empty
         self.d_exit = d_final * scale(self.arrived)[:, None] if self.normalise else d_final.contiguous()
         self.d_arrived = -(self.d_exit * self.final).sum(dim=1) if self.normalise else torch.zeros_like(self.arrived)
-        self.d_mass, self.d_score = new(self.rows), new(self.rows)
+        self.d_mass, self.d_score = new(self.rows), self._trace_slopes(d_trace_loss)
         self.walk_back()
         self.memory = None
         return self._weight_gradients()
@@ -287,9 +307,8 @@ class PackedPass:
         torch.sum(shares * d_weight, dim=1, out=self.d_mass[rows])
         if weights.branch_weight is not None:  # decisions by arg max have the gradient of soft ones
             slope = mass * soft[:, 0] * soft[:, 1] * (d_weight[:, 0] - d_weight[:, 1])
-            slope = torch.where(self.portion.branches[rows], slope, 0.0)
+            slope = self.d_score[rows].add_(torch.where(self.portion.branches[rows], slope, 0.0))
             d_state += slope[:, None] * weights.branch_weight
-            self.d_score[rows] = slope
 
     def arrive_backward(self, t: int) -> None:
         """From the gradient of the states before step t to that of the total that arrived there, and of its mass."""

@@ -23,7 +23,7 @@ def gate_gradients(d_h, d_c, i, f, g, o, before, after):  # type: ignore[no-unty
 @triton.jit(do_not_specialize=PLAIN)
 def aggregate_backward(  # type: ignore[no-untyped-def]
     offsets, step, total_step, row_true, row_false, branches, branch_weight, pointer, decision, d_pointer, d_score,
-    h, c, gates, d_state, final, final_mass, d_final, capacity, eps,
+    h, c, gates, d_state, final, final_mass, d_final, capacity, eps, trace_loss,
     NORMALISE: tl.constexpr, HARD: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """The reverse of `aggregate` for the rows of `step`, from their successors' gradients, and of layer 2's last token.
@@ -41,8 +41,8 @@ def aggregate_backward(  # type: ignore[no-untyped-def]
         at = row * P + column
         a_c1, a_h1, a_c2, a_h2 = load_state(h, c, 4 * plane + at, plane, inside)
         p = tl.load(pointer + row)
-        branching = tl.load(branches + row) != 0
-        soft = tl.load(decision + row, mask=branching, other=1.0)
+        branching = tl.load(branches + row)
+        soft = tl.load(decision + row, mask=branching != 0, other=1.0)
         chosen = tl.where(soft >= 0.5, 1.0, 0.0) if HARD else soft
         o_c1 = tl.zeros((WIDTH,), tl.float32)
         o_h1 = tl.zeros((WIDTH,), tl.float32)
@@ -84,6 +84,7 @@ def aggregate_backward(  # type: ignore[no-untyped-def]
                     d_false = d_weight
         tl.store(d_pointer + row, chosen * d_true + (1.0 - chosen) * d_false)
         slope = p * soft * (1.0 - soft) * (d_true - d_false)  # 0 where nothing is decided: there soft is 1
+        slope += tl.where(branching >= 2, trace_loss * (soft - tl.where(branching == 2, 1.0, 0.0)), 0.0)
         b_c1, b_h1, b_c2, b_h2 = load_four(branch_weight + column, inside, P)
         o_c1 += slope * b_c1
         o_h1 += slope * b_h1

@@ -46,6 +46,9 @@ class TrainConfig:
             `trace`, a quarter more than the true trace has, which is fewer; for complete programs only.
         budget_cap: Most steps that a program gets in training where `budget` is not the model's. With `trace` the
             stream has no programs that need more.
+        trace_loss: Weight of a second loss, the negative logarithm of the probability of all decisions that a program's
+            true trace takes; 0 learns from final values alone, as the paper does. For the models that walk the graph
+            with a pointer, packed, and complete programs only.
         optimizer: `adam` (0.9, 0.999, 1e-8), plain `sgd`, or `muon`: orthogonalised momentum for the square blocks of
             recurrent and input kernels, Adam for the rest.
         rate: Learning rate, at its highest.
@@ -80,6 +83,7 @@ class TrainConfig:
     curriculum: float = 0.0
     budget: TrainBudget = "model"
     budget_cap: int = 100
+    trace_loss: float = 0.0
     optimizer: Optimizer = "adam"
     rate: float = 1e-3
     clip: float = 5.0
@@ -124,6 +128,11 @@ class TrainConfig:
             raise ValueError(
                 "budget is trace and task is partial; a masked line leaves no trace to count, so choose static."
             )
+        if self.trace_loss and self.task != "full":
+            raise ValueError(
+                f"trace_loss is {self.trace_loss:g} and task is partial; a masked line leaves no trace to learn from, "
+                "so set it to 0."
+            )
         if self.precision == "tf32" and self.device == "cpu":
             raise ValueError("precision is tf32, which only NVIDIA GPUs have; choose fp32 or bf16, or another device.")
         if self.model.prune:
@@ -132,6 +141,12 @@ class TrainConfig:
         if model is None:
             raise ValueError(
                 f"There is no model {self.model.name!r}. {near_miss(self.model.name, list(MODELS), 'The models are')}"
+            )
+        if self.trace_loss and (model.rows != "graph" or self.model.execution != "packed"):
+            able = ", ".join(name for name, known in MODELS.items() if known.rows == "graph")
+            raise ValueError(
+                f"trace_loss is {self.trace_loss:g}, and the {self.model.execution} {self.model.name} does not tell "
+                f"its decisions along the trace; set it to 0, or train one of {able}, packed."
             )
         if self.task not in model.tasks:
             raise ValueError(
@@ -192,6 +207,7 @@ _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("window", 1, math.inf),
     ("curriculum", 0, 1),
     ("budget_cap", 1, STEP_LIMIT),
+    ("trace_loss", 0, math.inf),
     ("rate", 0, math.inf),
     ("clip", 0, math.inf),
     ("warmup", 0, math.inf),

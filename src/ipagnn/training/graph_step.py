@@ -65,7 +65,8 @@ class GraphStep(CapturedStep[Plan, Launcher]):
 
     def prepare(self, table: ProgramTable) -> Plan:  # type: ignore[override]
         """The plan of a batch, in page-locked memory."""
-        return Plan.build(self._model.collate(table), groups=self._groups, pinned=True)
+        batch = self._model.collate(table, taken=self._trace_loss > 0)
+        return Plan.build(batch, groups=self._groups, pinned=True)
 
     def _empty(self, capacity: Capacity) -> Plan:
         return Plan.empty(capacity, self._device)
@@ -82,6 +83,7 @@ class GraphStep(CapturedStep[Plan, Launcher]):
             hard=isinstance(model, IPAGNN) and model.hard,
             normalise=isinstance(model, IPAGNN) and model.config.normalise,
             exact=self._exact,
+            trace_loss=self._trace_loss / capacity.programs,
         )
 
     def _run(self, plan: Plan, launcher: Launcher) -> None:

@@ -141,12 +141,13 @@ class PlainStep:
         self._model = model.to(device).train()
         self._device = device
         self._half = config.precision == "bf16"
+        self._trace_loss = config.trace_loss
         self._update = Update(self._model, config)
         self._tally = Tally(device)
 
     def prepare(self, table: ProgramTable) -> Batch:
         """The batch, in page-locked memory if it is to go to a GPU."""
-        batch = self._model.collate(table)
+        batch = self._model.collate(table, taken=self._trace_loss > 0)
         return batch.pin_memory() if self._device.type == "cuda" else batch
 
     def __call__(self, prepared: Batch) -> None:
@@ -154,14 +155,15 @@ class PlainStep:
         batch = prepared.to(self._device, non_blocking=True)
         self._update.zero_gradients()
         with autocast(self._device, self._half):
-            logits = self._model(batch).logits
-        self._learn(logits, batch.target)
+            output = self._model(batch)
+        self._learn(output.logits, batch.target, output.trace_loss)
 
-    def _learn(self, logits: Tensor, target: Tensor) -> None:
+    def _learn(self, logits: Tensor, target: Tensor, trace_loss: Tensor | None) -> None:
         """From what the model said and should have said to changed weights and metrics."""
         logits = logits.float() if self._half else logits
         loss = cross_entropy(logits, target, reduction="none")
-        loss.mean().backward()
+        whole = loss if trace_loss is None else loss + self._trace_loss * trace_loss
+        whole.mean().backward()
         self._update()
         correct = logits.detach().argmax(dim=1) == target
         self._tally.add(loss.detach(), correct, self._update.norm, self._update.failed)

@@ -76,6 +76,8 @@ def test_paper_preset_is_the_papers_recipe() -> None:
         ({"averaging": 1.0}, "for ever"),
         ({"curriculum": 1.5}, "from 0 to 1"),
         ({"curriculum": 0.5, "data": "some/place"}, "train on the stream"),
+        ({"loops": 20, "data": "some/place"}, "have the loops that they have"),
+        ({"loops": -1}, "loops is -1; it must be from 0 to"),
         ({"rate": 0}, "above 0"),
         ({"rate": float("nan")}, "rate is nan"),
         ({"schedule": "step"}, "constant, linear, cosine"),

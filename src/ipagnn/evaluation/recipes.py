@@ -37,6 +37,8 @@ def recipe_words(config: TrainConfig) -> str:
         words.append(f"weights averaged ({config.averaging:g})")
     if config.curriculum:
         words.append(f"even lengths for {config.curriculum:.0%}")
+    if config.loops:
+        words.append(f"more loops (weight {config.loops})")
     if not config.model.indent:
         words.append("no indentation read")
     if not config.model.both_ways:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from ipagnn.data.batch import STEP_LIMIT, StepBudget
 from ipagnn.data.splits import TRAINING_LENGTH, VALIDATION_COUNT
 from ipagnn.models import MODELS, ModelConfig
-from ipagnn.programs.grammar import MAX_LENGTH, MIN_LENGTH
+from ipagnn.programs.grammar import MAX_LENGTH, MAX_WEIGHT, MIN_LENGTH
 from ipagnn.programs.program import Task
 
 Optimizer = Literal["adam", "sgd", "muon"]
@@ -41,6 +41,8 @@ class TrainConfig:
             in random order; 1 leaves programs as they come.
         curriculum: Share of `examples`, the first ones, whose lengths are drawn evenly from 2 to `length`, as short
             programs teach single statements; the others have the paper's training lengths. Only for the stream.
+        loops: Weight of loops among the statements of training programs, in place of the grammar's `stmt_repeat`, which
+            validation and tests keep; 0 leaves it as it is. Only for the stream.
         budget: Steps that programs get in training: `model`, those of the model's own budget, which always decides in
             validation and afterwards; `static`, enough for the true trace by the loop counts that stand in the text; or
             `trace`, a quarter more than the true trace has, which is fewer; for complete programs only.
@@ -81,6 +83,7 @@ class TrainConfig:
     examples: int = 15_000_000
     window: int = 1
     curriculum: float = 0.0
+    loops: int = 0
     budget: TrainBudget = "model"
     budget_cap: int = 100
     trace_loss: float = 0.0
@@ -123,6 +126,11 @@ class TrainConfig:
             raise ValueError(
                 f"curriculum is {self.curriculum:g} and data is {self.data!r}; programs on disk have the lengths "
                 "that they have, so train on the stream, or with curriculum 0."
+            )
+        if self.loops and self.data != STREAM:
+            raise ValueError(
+                f"loops is {self.loops} and data is {self.data!r}; programs on disk have the loops that they have, so "
+                "train on the stream, or with loops 0."
             )
         if self.budget == "trace" and self.task != "full":
             raise ValueError(
@@ -206,6 +214,7 @@ _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("examples", 1, 2**53),
     ("window", 1, math.inf),
     ("curriculum", 0, 1),
+    ("loops", 0, MAX_WEIGHT),
     ("budget_cap", 1, STEP_LIMIT),
     ("trace_loss", 0, math.inf),
     ("rate", 0, math.inf),

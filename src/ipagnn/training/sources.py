@@ -209,7 +209,10 @@ def make_source(config: TrainConfig, data: DataSet | None) -> Source:
     """The numbered programs of a run."""
     source: Source
     if data is None:
-        sampler = training_sampler(config.task, config.length, config.seed, config.model.grammar)
+        grammar = config.model.grammar
+        if config.loops:
+            grammar = replace(grammar, stmt_repeat=config.loops)
+        sampler = training_sampler(config.task, config.length, config.seed, grammar)
         if config.budget == "trace":
             sampler = replace(sampler, trace_limit=config.budget_cap)
         source = sampler
@@ -252,6 +255,8 @@ def data_fingerprint(config: TrainConfig, data: DataSet | None) -> str:
     stream = f"stream of {config.task} programs up to length {config.length}, seed {config.seed}"
     if config.curriculum:
         stream += f", of even lengths for the first {config.curriculum:g} of the examples"
+    if config.loops:
+        stream += f", in which loops have the weight {config.loops}"
     if config.budget == "trace":
         stream += f", that execute at most {config.budget_cap} statements"
     return stream

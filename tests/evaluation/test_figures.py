@@ -17,6 +17,7 @@ from ipagnn.evaluation import figures, paper
 from ipagnn.evaluation.columns import SHADES, Edge, _lanes, graph_edges
 from ipagnn.evaluation.figure_accuracy import accuracy_figure, curves
 from ipagnn.evaluation.figure_pointer import pointer_figure, trace_pointer
+from ipagnn.evaluation.report import VARIANTS
 from ipagnn.evaluation.style import FORMATS, LOOKS, figure_bytes, save, style
 from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model
 from ipagnn.programs import Lengths, Sampler, parse, value
@@ -83,6 +84,25 @@ def test_texts_of_the_accuracy_figure_fit(count: int) -> None:
     found = [summary(m, t, 0.5, tuple(range(20, 101, 10))) for m in named for t in MODELS[m].tasks]
     found[0]["ceiling"] = {"by_length": {"20": {"best": 0.5}, "30": {"best": 0.6}}}
     assert_texts_fit(accuracy_figure(found))
+
+
+def test_labels_of_variants_fit() -> None:
+    found = [summary("ipa-gnn", "full", 0.5, (20, 30)) | {"variant": variant} for variant in VARIANTS]
+    found += [summary("line-rnn", "partial", 0.4, (20, 30)) | {"variant": variant} for variant in VARIANTS]
+    figure = accuracy_figure(found)
+    assert_texts_fit(figure)
+    left, right = (legend.get_window_extent() for legend in figure.legends)  # with the lines beside their texts
+    assert figure.bbox.x0 <= left.x0 < left.x1 <= right.x0 < right.x1 <= figure.bbox.x1
+
+
+def test_variants_of_a_model_differ_in_their_markers() -> None:
+    variants = ("", "enough steps", "enough steps, taught by traces")
+    lines = (
+        accuracy_figure([summary("ipa-gnn", "full", 0.5, (20, 30)) | {"variant": variant} for variant in variants])
+        .axes[0]
+        .get_lines()
+    )
+    assert len({(line.get_fillstyle(), line.get_markerfacecolor()) for line in lines}) == len(lines) == 3
 
 
 @pytest.mark.parametrize("kind", FORMATS)

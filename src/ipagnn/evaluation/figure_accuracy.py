@@ -16,6 +16,8 @@ _PANELS: Final[tuple[tuple[Task, str], ...]] = (
     ("full", "(a) Execution of full programs"),
     ("partial", "(b) Execution of partial programs"),
 )
+_NARROW: Final = 24
+"""Letters of a label of which two fit side by side below a panel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def accuracy_figure(summaries: Sequence[Mapping[str, Any]]) -> Figure:
     if not panels:
         raise ValueError("There are no results to draw; evaluate at least one model.")
     with style():
-        legend_rows = -(-(max(len(found) for _, _, found in panels) + 1) // 2)
+        columns = 2 if all(len(_label(curve)) <= _NARROW for _, _, found in panels for curve in found) else 1
+        legend_rows = -(-(max(len(found) for _, _, found in panels) + 1) // columns)
         legend = 0.145 * legend_rows + 0.06
         size = (3.4 * len(panels), 2.42 + legend)
         figure = Figure(figsize=size)
@@ -90,7 +93,7 @@ def accuracy_figure(summaries: Sequence[Mapping[str, Any]]) -> Figure:
                 *(handles, labels),
                 loc="lower center",
                 bbox_to_anchor=(centre, 0.02 / size[1]),
-                ncol=2,
+                ncol=columns,
                 handlelength=3.2,
                 columnspacing=1.2,
                 labelspacing=0.3,
@@ -98,12 +101,18 @@ def accuracy_figure(summaries: Sequence[Mapping[str, Any]]) -> Figure:
         return figure
 
 
+def _label(curve: Curve) -> str:
+    several = f"{curve.runs} runs" if curve.runs > 1 else ""
+    return ", ".join(filter(None, (TITLES[curve.model], curve.variant, several)))
+
+
 def _panel(axes: Axes, found: Sequence[Curve], best: Mapping[int, float] | None) -> None:
     if best:
         axes.plot(list(best), [100 * x for x in best.values()], color=BLACK, linewidth=0.7, label="best possible")
     for curve in found:
         look = LOOKS[curve.model]
-        several = f"{curve.runs} runs" if curve.runs > 1 else ""
+        variants = [other.variant for other in found if other.model == curve.model and other.variant]
+        half = curve.variant in variants[1::2]  # of several variants every other has markers that are half full
         accuracy, stderr = 100 * np.array(curve.accuracy), 100 * np.array(curve.stderr)
         axes.fill_between(
             curve.lengths, accuracy - stderr, accuracy + stderr, color=look.colour, alpha=0.22, linewidth=0
@@ -117,8 +126,10 @@ def _panel(axes: Axes, found: Sequence[Curve], best: Mapping[int, float] | None)
             markersize=6.0 if look.marker == "*" else 4.0,
             markeredgecolor=look.colour if curve.variant else "white",
             markeredgewidth=0.9 if curve.variant else 0.3,
-            markerfacecolor="white" if curve.variant else look.colour,
-            label=", ".join(filter(None, (TITLES[curve.model], curve.variant, several))),
+            markerfacecolor="white" if curve.variant and not half else look.colour,
+            markerfacecoloralt="white",
+            fillstyle="bottom" if half else "full",
+            label=_label(curve),
             clip_on=False,
             zorder=3,
         )

@@ -40,9 +40,9 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         `runs`: each with settings, hardware, cost and all that was measured. `recipes`: the same by recipe, runs that
         differ in the seed alone being averaged (see `summarise_recipe`). `rows`: for every model, the paper's accuracy
         and that of its best recipe on each task; validation chooses, among those measured on D_test if there are any.
-        Models with the release's decoder or edge types have rows of their own, and so have recipes that train with
-        enough steps: validation, with the steps of the model's own budget, tells nothing about these, and fresh
-        programs of training choose (`RunRecord.selects`). Shares are fractions.
+        Models with the release's decoder or edge types have rows of their own, and so have recipes that learn from
+        traces, and those that train with enough steps: validation, with the steps of the model's own budget, tells
+        nothing about these, and fresh programs of training choose (`RunRecord.selects`). Shares are fractions.
     """
     told = [_run(run) for run in runs]
     groups: dict[str, list[int]] = {}

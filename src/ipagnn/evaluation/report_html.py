@@ -102,9 +102,9 @@ def render(document: dict[str, Any], pictures: Sequence[tuple[str, bytes]]) -> s
         *(f'<p class="note">{escape(note)}</p>' for note in document["notes"]),
         "<h2>Accuracy on the test set, %</h2>",
         "<p>Of each model, the recipe that is best on validation. Rows of their own have models with the release's "
-        "decoder or edge types, and those trained with enough steps, of which validation does not tell, so that the "
-        "last programs of training choose. Runs that differ in their seed alone are averaged; ± is one standard error, "
-        "over programs for one run and over runs for several.</p>",
+        "decoder or edge types, those taught by traces, and those trained with enough steps, of which validation does "
+        "not tell, so that the last programs of training choose. Runs that differ in their seed alone are averaged; ± "
+        "is one standard error, over programs for one run and over runs for several.</p>",
         page.results(),
         *(_figure(caption, svg) for caption, svg in pictures),
         "<h2>All recipes, %</h2>",

@@ -351,3 +351,18 @@ def test_batches_tell_the_branches_of_traces_when_asked(make: Make, short: Progr
     assert (rows.taken == 1).sum() == 1
     with pytest.raises(ValueError, match="masked line"):
         model.collate([parse("v0 = 1\n[MASK]")], taken=True)
+
+
+def test_hard_decisions_are_judged_by_their_probabilities(make: Make, short: ProgramTable) -> None:
+    model = make("hard-ip-rnn", budget=StepBudget("trace"))
+    batch = model.collate(short, taken=True)
+    rows = batch.rows
+    assert rows is not None
+    assert rows.taken is not None
+    packed = run_packed(model.cell, model.control.branch, rows, len(batch), hard=True)
+    assert packed.proposals is not None
+    logarithms = model.control.branch(packed.proposals).log_softmax(dim=1)
+    passed = rows.taken >= 0
+    judged = -logarithms[passed, rows.taken[passed].long()]
+    wanted = torch.zeros(len(batch), dtype=torch.float64).index_add(0, rows.program[passed], judged)
+    torch.testing.assert_close(model(batch).trace_loss, wanted, **EXACT)

@@ -1,12 +1,14 @@
 """Programs and models for the tests of this room, small and in float64."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from ipagnn.models import ModelConfig, ProgramModel, build_model
+from ipagnn.models import ModelConfig, ProgramModel, build_model, packed_parts
+from ipagnn.models.packed_step import PackedPass
 from ipagnn.programs.cfg import steps
 from ipagnn.programs.grammar import Lengths
 from ipagnn.programs.program import ProgramTable
@@ -15,6 +17,11 @@ from ipagnn.programs.sampler import Sampler
 IP_MODELS = ("ipa-gnn", "hard-ip-rnn", "trace-rnn", "line-rnn")
 
 Make = Callable[..., ProgramModel]
+
+EXACT = {"rtol": 1e-10, "atol": 1e-12}
+
+HOWS = ("torch", "compiled", "parts")
+"""The ways in which the packed step runs on a CPU; see `how`."""
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +61,27 @@ def make() -> Make:
         return made
 
     return model
+
+
+@pytest.fixture
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """In plain torch, in compiled code, or that on three threads."""
+    if request.param == "torch":
+        monkeypatch.setattr(packed_parts, "CompiledPass", PackedPass)
+    if request.param == "parts":
+        monkeypatch.setattr(packed_parts, "LEAST_WORK", 1e-3)
+        torch.set_num_threads(3)
+    yield request.param
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def some(mixed: ProgramTable) -> ProgramTable:
+    """Programs of 2 to 40 lines."""
+    return mixed.take([i for i, program in enumerate(mixed) if len(program) <= 40])
+
+
+def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], **tolerance: float) -> None:
+    assert ours.keys() == theirs.keys()
+    for key, value in ours.items():
+        torch.testing.assert_close(value, theirs[key], **tolerance, msg=lambda m, key=key: f"{key}: {m}")

@@ -71,6 +71,7 @@ def test_paper_preset_is_the_papers_recipe() -> None:
         ({"batch_size": True}, "whole number"),
         ({"rate": "fast"}, "rate is 'fast'; it must be a number"),
         ({"model": {"hidden": "wide"}}, "model.hidden is 'wide'; it must be a whole number"),
+        ({"model": {"absorb": 1}}, "model.absorb is 1; it must be true or false"),
         ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
         ({"averaging": 2.0}, "from 0 to 1"),
         ({"averaging": 1.0}, "for ever"),

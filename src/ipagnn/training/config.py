@@ -295,6 +295,7 @@ _MODEL_TYPES: Final[dict[str, type]] = {
     "indent": bool,
     "both_ways": bool,
     "edge_types": bool,
+    "absorb": bool,
     "decoder": bool,
     "budget.kind": str,
     "budget.factor": float,

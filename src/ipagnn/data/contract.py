@@ -28,12 +28,14 @@ class Field:
         dtype: Its element type.
         meaning: One sentence.
         padding: The value that stands for "none"; None where there is no such entry.
+        optional: Whether a batch may have None in its place.
     """
 
     axes: tuple[str, ...]
     dtype: torch.dtype
     meaning: str
     padding: int | None = None
+    optional: bool = False
 
 
 _INT, _BOOL = torch.int32, torch.bool
@@ -74,6 +76,7 @@ ROW_FIELDS: dict[str, Field] = {
         torch.int8,
         "The branch that the true trace takes here, 0 true or 1 false; none where it does not pass or decides nothing.",
         -1,
+        optional=True,
     ),
     "arrival_offsets": Field(
         ("row+program+1",),
@@ -194,7 +197,7 @@ def check_batch(batch: Batch) -> None:
 def _check_fields(prefix: str, holder: object, declared: dict[str, Field], sizes: dict[str, int]) -> None:
     for name, field in declared.items():
         tensor = getattr(holder, name)
-        if tensor is None and name == "taken":
+        if tensor is None and field.optional:
             continue
         if tensor.dtype != field.dtype or tensor.ndim != len(field.axes):
             raise ValueError(

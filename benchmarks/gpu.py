@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from ipagnn.data.stream import Source, Stream
+from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import ModelConfig, build_model
-from ipagnn.programs.program import ProgramTable
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.presets import preset
 from ipagnn.training.sources import make_source

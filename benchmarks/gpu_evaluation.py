@@ -16,10 +16,10 @@ import torch
 
 from ipagnn.data import test_set
 from ipagnn.evaluation import evaluate
+from ipagnn.languages.arithmetic import ProgramTable
 from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model, load_model
 from ipagnn.models.static import collate_static, run_static
-from ipagnn.models.static_plan import steps_to_exit
-from ipagnn.programs import ProgramTable
+from ipagnn.ops.pointer.streaming.plan import steps_to_exit
 
 FLOP_A_ROW = 96  # x H^2: 12 H^2 multiply-adds a token, 4 tokens
 DEVICE = torch.device("cuda")
@@ -36,7 +36,7 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
 
 def precisions(model: ProgramModel, table: ProgramTable) -> None:
     """One batch of all programs, for each precision of the products."""
-    from ipagnn.models.static_cuda import Precision  # needs Triton, which comes with CUDA builds of torch
+    from ipagnn.ops.pointer.streaming.launcher import Precision  # needs Triton, which comes with CUDA builds of torch
 
     collated, preparing = timed(lambda: collate_static(model, table))
     batch, copying = timed(lambda: collated.to(DEVICE))

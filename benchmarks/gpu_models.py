@@ -14,9 +14,9 @@ import torch
 from gpu import DEVICE, PEAK, config, fed, milliseconds, source, warm_up  # beside this file
 
 from ipagnn.models import build_model
-from ipagnn.models.message_plan import MessagePlan
-from ipagnn.models.message_statement_plan import StatementPlan
-from ipagnn.models.packed_plan import Plan
+from ipagnn.ops.messages.triton.plan import MessagePlan
+from ipagnn.ops.messages.triton.statement_plan import StatementPlan
+from ipagnn.ops.pointer.triton.plan import Plan
 from ipagnn.training.step import make_step
 
 MODELS = ("ggnn", "no-execute", "no-control", "r-gat", "line-rnn", "trace-rnn", "hard-ip-rnn")

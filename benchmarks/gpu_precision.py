@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from ipagnn.evaluation.style import BLACK, ORANGE, figure_bytes, style
+from ipagnn.reporting.style import BLACK, ORANGE, figure_bytes, style
 from ipagnn.training import RunFolder, read_metrics, train
 from ipagnn.training.config import TrainConfig
 

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numba import njit
 
-from ipagnn.programs.grammar import Lengths
-from ipagnn.programs.graph_kernels import GRAPH_SCRATCH, control_flow, paper_steps
-from ipagnn.programs.program import ProgramTable, Task
-from ipagnn.programs.sampler import TRAINING, Sampler
+from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH, control_flow, paper_steps
+from ipagnn.languages.arithmetic.grammar import Lengths
+from ipagnn.languages.arithmetic.program import ProgramTable, Task
+from ipagnn.languages.arithmetic.sampler import TRAINING, Sampler
 
 
 @njit(nogil=True)

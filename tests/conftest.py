@@ -1,12 +1,31 @@
-"""What tests of several rooms share."""
+"""What tests of several rooms share: programs, small models, and the command line in this process and in another."""
 
+import io
 import json
+import os
+import pty
+import random
+import re
 import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
+import torch
 from hypothesis import strategies as st
+from torch import Tensor
+
+from ipagnn.cli.main import main
+from ipagnn.data import test_set
+from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler, format_program
+from ipagnn.languages.arithmetic.cfg import steps
+from ipagnn.models import ModelConfig, ProgramModel, build_model, save_model
+from ipagnn.ops.pointer.cpu import parts as packed_parts
+from ipagnn.ops.pointer.cpu.torch_pass import PackedPass
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells have what they run in the background ignore Ctrl-C, and processes that tests interrupt would inherit that.
@@ -66,3 +85,232 @@ def _sources(draw: st.DrawFn) -> str:
 def sources() -> st.SearchStrategy[str]:
     """Programs as text: any shape the language has, with loops that end, loops that do not, and dead code."""
     return _sources()
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run("sample", "--length", "5", stdin=b"…")`: exit code and what was written."""
+
+    def call(*arguments: object, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin)))
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Result(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def run_process() -> Run:
+    """The same in a process of its own."""
+
+    def call(*arguments: object, stdin: bytes = b"") -> Result:
+        command = [sys.executable, "-m", "ipagnn", *map(str, arguments)]
+        done = subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=300)
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return call
+
+
+@pytest.fixture
+def run_terminal() -> Callable[..., str]:
+    """The same on a terminal 160 columns wide: all that it showed, read while it ran, since a terminal holds 4 kB."""
+
+    def call(*arguments: object) -> str:
+        ours, theirs = pty.openpty()
+        environment = {name: x for name, x in os.environ.items() if name != "NO_COLOR"}
+        environment |= {"TERM": "xterm-256color", "COLUMNS": "160"}
+        command = [sys.executable, "-m", "ipagnn", *map(str, arguments)]
+        process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # what a terminal says when nobody writes to it any more
+                break
+        os.close(ours)
+        assert process.wait(300) == 0
+        return shown.decode()
+
+    return call
+
+
+@pytest.fixture
+def is_sentence() -> Callable[[str], bool]:
+    """Whether a text is what goes to standard error on bad input: one line that ends like a sentence."""
+
+    def check(text: str) -> bool:
+        return text.startswith("Error: ") and text.count("\n") == 1 and text.endswith((".\n", "?\n", "!\n"))
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def mutated() -> Callable[[int], Iterator[str]]:
+    """Programs with some letters, lines and numbers changed; most are not programs any more."""
+
+    def make(count: int) -> Iterator[str]:
+        draw = random.Random(8)
+        letters = "v0123456789 +-*/=<>%:\n\t[]_MASK#ifwhilebreakcontinuepasselse\u00e9\u2028\U0001f600\x00"
+        tables = [Sampler(task, Lengths.uniform((5, 10, 20)), seed=4).table(0, 200) for task in ("full", "partial")]
+        sources = [format_program(program) for table in tables for program in table]
+        for _ in range(count):
+            text = list(draw.choice(sources))
+            for _ in range(draw.choice((0, 1, 1, 2, 5, 30))):
+                at = draw.randrange(len(text) + 1)
+                kind = draw.randrange(5)
+                if kind == 0:
+                    text.insert(at, draw.choice(letters))
+                elif kind == 1:
+                    del text[at : at + draw.randrange(1, 8)]
+                elif kind == 2:
+                    text[at : at + 1] = draw.choice(letters)
+                elif kind == 3:
+                    end = at + draw.randrange(1, 60)
+                    text[at:at] = text[at:end]
+                else:
+                    text.insert(at, draw.choice(("999", "1000", "\nwhile v0 > 0:\n  v0 = 1", "\n_", "*= 999")))
+            yield "".join(text)
+
+    return make
+
+
+class Served(NamedTuple):
+    url: str
+    process: "subprocess.Popen[str]"
+    weights: list[Path]
+
+
+@pytest.fixture(scope="session")
+def serve() -> Iterator[Callable[..., Served]]:
+    """`serve([weights, …], "--queue", 1)`: the server in a process of its own, on a free port, killed in the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(weights: list[Path], *arguments: object) -> Served:
+        models = [part for path in weights for part in ("--model", str(path))]
+        command = [sys.executable, "-m", "ipagnn", "serve", "--port", "0", *models, *map(str, arguments)]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONWARNINGS": ""}
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found, process.stderr.read()
+        return Served(found.group(), process, weights)
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def served(serve: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """A server of three small models: `tiny`, `tiny-partial` and `lines`."""
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed; the extra `page` brings it")
+    folder = tmp_path_factory.mktemp("served")
+    names = {"tiny": "ipa-gnn", "tiny-partial": "ipa-gnn", "lines": "line-rnn"}
+    for seed, (name, model) in enumerate(names.items()):
+        save_model(build_model(ModelConfig(name=model, hidden=16), seed), folder / f"{name}.safetensors")
+    return serve([folder / f"{name}.safetensors" for name in names])
+
+
+IP_MODELS = ("ipa-gnn", "hard-ip-rnn", "trace-rnn", "line-rnn")
+
+Make = Callable[..., ProgramModel]
+
+EXACT = {"rtol": 1e-10, "atol": 1e-12}
+
+HOWS = ("torch", "compiled", "parts")
+"""The ways in which the packed step runs on a CPU; see `how`."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """Matrices here are small: a second thread costs more than it brings."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def mixed() -> ProgramTable:
+    """Programs of 2 to 60 lines, loops inside loops among them."""
+    chosen = []
+    for length in (2, 5, 10, 20, 40, 60):
+        drawn = Sampler(lengths=Lengths.exact(length), seed=length).table(0, 50)
+        quick = [i for i, program in enumerate(drawn) if steps(program) <= 200]  # of the dense execution's time
+        chosen.append(drawn.take(quick[:2]))
+    table = ProgramTable.concatenate(chosen)
+    assert any(steps(program) > 8 * len(program) // 3 for program in table), "loops inside loops are part of the test"
+    return table
+
+
+@pytest.fixture(scope="session")
+def short() -> ProgramTable:
+    """Programs of the training lengths."""
+    return Sampler(seed=7).table(0, 24)
+
+
+@pytest.fixture(scope="session")
+def make() -> Make:
+    """A small model in float64, whose decisions are far from even (fresh ones are all close to one half)."""
+
+    def model(name: str, hidden: int = 6, seed: int = 0, **options: Any) -> ProgramModel:
+        made = build_model(ModelConfig(name=name, hidden=hidden, **options), seed).double()
+        with torch.no_grad():
+            for key, parameter in made.named_parameters():
+                if "branch.weight" in key:
+                    parameter *= 4
+        return made
+
+    return model
+
+
+@pytest.fixture
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """In plain torch, in compiled code, or that on three threads."""
+    if request.param == "torch":
+        monkeypatch.setattr(packed_parts, "CompiledPass", PackedPass)
+    if request.param == "parts":
+        monkeypatch.setattr(packed_parts, "LEAST_WORK", 1e-3)
+        torch.set_num_threads(3)
+    yield request.param
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def some(mixed: ProgramTable) -> ProgramTable:
+    """Programs of 2 to 40 lines."""
+    return mixed.take([i for i, program in enumerate(mixed) if len(program) <= 40])
+
+
+def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], **tolerance: float) -> None:
+    assert ours.keys() == theirs.keys()
+    for key, value in ours.items():
+        torch.testing.assert_close(value, theirs[key], **tolerance, msg=lambda m, key=key: f"{key}: {m}")
+
+
+@pytest.fixture(scope="session")
+def ipa_gnn() -> ProgramModel:
+    return build_model(ModelConfig(name="ipa-gnn", hidden=8), seed=1).eval()
+
+
+@pytest.fixture(scope="session")
+def full_programs() -> ProgramTable:
+    """Programs of lengths 20 to 100, two of each."""
+    return test_set("full", 2)
+
+
+@pytest.fixture(scope="session")
+def partial_programs() -> ProgramTable:
+    return test_set("partial", 2)

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ipagnn.apps.explain import Explanation, explain
-    from ipagnn.apps.predict import Prediction, predict
+    from ipagnn.inference.explain import Explanation, explain
+    from ipagnn.inference.predict import Prediction, predict
     from ipagnn.models import available_models, load_model
 
 __all__ = ["Explanation", "Prediction", "__version__", "available_models", "explain", "load_model", "predict"]
@@ -16,12 +16,12 @@ __all__ = ["Explanation", "Prediction", "__version__", "available_models", "expl
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Explanation": "ipagnn.apps.explain",
-    "Prediction": "ipagnn.apps.predict",
+    "Explanation": "ipagnn.inference.explain",
+    "Prediction": "ipagnn.inference.predict",
     "available_models": "ipagnn.models",
-    "explain": "ipagnn.apps.explain",
+    "explain": "ipagnn.inference.explain",
     "load_model": "ipagnn.models",
-    "predict": "ipagnn.apps.predict",
+    "predict": "ipagnn.inference.predict",
 }
 
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from ipagnn.apps.cli import main
+from ipagnn.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

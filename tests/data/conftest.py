@@ -1,6 +1,6 @@
 import pytest
 
-from ipagnn.programs import Lengths, ProgramTable, Sampler
+from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ipagnn.data import BATCH_FIELDS, ROW_FIELDS, Batch, Rows, check_batch, collate
-from ipagnn.programs import parse
+from ipagnn.languages.arithmetic import parse
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from ipagnn.data import DataSetError, generate, read_shards, recipe
 from ipagnn.data.generate import UNFINISHED
 from ipagnn.data.shards import MANIFEST, WRITER
-from ipagnn.programs import Grammar, Lengths
+from ipagnn.languages.arithmetic import Grammar, Lengths
 
 MODULE = importlib.import_module("ipagnn.data.generate")
 ARGUMENTS: dict[str, Any] = {"task": "partial", "split": "train", "count": 1_050, "seed": 3, "shard_size": 200}

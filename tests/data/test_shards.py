@@ -11,7 +11,7 @@ import pytest
 
 from ipagnn.data import DataSet, DataSetError, collate, generate, read_shards
 from ipagnn.data.shards import MANIFEST, SCHEMA, decode_shard, encode_shard
-from ipagnn.programs import Grammar, Lengths, ProgramTable, Sampler, format_program, parse, steps
+from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, format_program, parse, steps
 
 
 @pytest.fixture(scope="module")

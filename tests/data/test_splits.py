@@ -7,8 +7,8 @@ import pytest
 
 from ipagnn.data import TEST_LENGTHS, Recipe, recipe, test_set, training_sampler, validation_set
 from ipagnn.data.shards import Manifest
-from ipagnn.programs import AUTHORS, Grammar, Lengths, ProgramTable, Sampler, Task
-from ipagnn.programs.hash_kernels import WITHHELD_BITS, program_hash, program_hashes
+from ipagnn.languages.arithmetic import AUTHORS, Grammar, Lengths, ProgramTable, Sampler, Task
+from ipagnn.languages.arithmetic._compiled.hash import WITHHELD_BITS, program_hash, program_hashes
 
 TASKS: list[Task] = ["full", "partial"]
 TINY = Grammar(initial_values=(0, 5), operands=(1, 3), condition_operands=(0, 1), comparisons=(">",))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ipagnn.data import Batch, Stream, check_batch, collate, training_sampler
-from ipagnn.programs import ProgramTable, Sampler
+from ipagnn.languages.arithmetic import ProgramTable, Sampler
 
 SAMPLER = training_sampler("partial", seed=6)
 

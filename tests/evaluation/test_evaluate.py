@@ -13,8 +13,17 @@ import torch
 from ipagnn.data import test_set
 from ipagnn.evaluation import Evaluation, evaluate
 from ipagnn.evaluation.evaluate import STREAMING, _Runner
+from ipagnn.languages.arithmetic import (
+    Lengths,
+    ProgramTable,
+    Sampler,
+    format_program,
+    parse,
+    steps,
+    trace,
+    trace_length,
+)
 from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model, load_model
-from ipagnn.programs import Lengths, ProgramTable, Sampler, format_program, parse, steps, trace, trace_length
 
 ONE_AT_A_TIME = 1
 
@@ -244,7 +253,7 @@ import resource, torch
 from ipagnn.data import recipe
 from ipagnn.evaluation import evaluate
 from ipagnn.models import ModelConfig, build_model
-from ipagnn.programs import Lengths
+from ipagnn.languages.arithmetic import Lengths
 torch.set_num_threads(2)
 table = recipe("test", "full", 12, 1, Lengths.exact(100)).table(0, 12)
 evaluate(build_model(ModelConfig(name={name!r}, hidden=200)), table, pointer=True)

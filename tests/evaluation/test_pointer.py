@@ -7,8 +7,8 @@ import torch
 from ipagnn.data import collate
 from ipagnn.evaluation import evaluate
 from ipagnn.evaluation.pointer import measure_pointer
+from ipagnn.languages.arithmetic import PAPER, Lengths, ProgramTable, Sampler, parse, trace_length
 from ipagnn.models import ModelConfig, ProgramModel, build_model
-from ipagnn.programs import PAPER, Lengths, ProgramTable, Sampler, parse, trace_length
 
 NAN = float("nan")
 BRANCH = "v0 = 1\nif v0 % 10 > 0:\n  v0 += 1"  # nodes 0, 1, 2 and the exit 3; T(x) = 4; true trace 0 1 2

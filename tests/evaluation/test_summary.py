@@ -8,12 +8,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ipagnn.data import ceiling, test_set
+from ipagnn.data import test_set
 from ipagnn.evaluation import Evaluation, PointerMetrics, evaluate, summarise
 from ipagnn.evaluation.benchmark import describe, evaluate_on_test_set, test_recipe
 from ipagnn.evaluation.summary import TOP, calibration, share
+from ipagnn.languages.arithmetic import AUTHORS, Grammar, ProgramTable
+from ipagnn.languages.arithmetic.holes import ceiling
 from ipagnn.models import ModelConfig, ProgramModel, build_model
-from ipagnn.programs import AUTHORS, Grammar, ProgramTable
 
 
 def made_up(prediction: list[int], target: list[int], length: list[int]) -> Evaluation:

@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from ipagnn.data.batch import StepBudget
+from ipagnn.data.collate import StepBudget
+from ipagnn.languages.arithmetic import Lengths, Sampler
+from ipagnn.languages.arithmetic.grammar import Grammar
+from ipagnn.languages.arithmetic.program import ProgramTable
+from ipagnn.languages.arithmetic.text import parse
 from ipagnn.models import MODELS, ModelConfig, build_model, load_model, register, save_model
 from ipagnn.models.ipa_gnn import IPAGNN
-from ipagnn.programs import Lengths, Sampler
-from ipagnn.programs.grammar import Grammar
-from ipagnn.programs.program import ProgramTable
-from ipagnn.programs.text import parse
 
 
 def test_a_configuration_survives_json() -> None:

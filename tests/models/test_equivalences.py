@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.contract import Batch
+from ipagnn.languages.arithmetic.grammar import Grammar, Lengths
+from ipagnn.languages.arithmetic.program import ProgramTable
+from ipagnn.languages.arithmetic.sampler import Sampler
 from ipagnn.models import GGNN, IPAGNN, ProgramModel
-from ipagnn.models.control import Neighbours
-from ipagnn.models.execution import GatedUpdate
-from ipagnn.programs.grammar import Grammar, Lengths
-from ipagnn.programs.program import ProgramTable
-from ipagnn.programs.sampler import Sampler
+from ipagnn.nn.control import Neighbours
+from ipagnn.nn.execution import GatedUpdate
 
-from .conftest import Make
+from ..conftest import Make
 
 EXACT = {"rtol": 1e-9, "atol": 1e-12}
 NORMALISED = {"rtol": 1e-4, "atol": 1e-5}  # each division by mass + 1e-7 takes a ten-millionth of the state
@@ -71,9 +71,7 @@ def test_hard_ip_rnn_with_right_decisions_is_the_trace_rnn(
     assert any((b[:, 1] == 1).any() for b in decisions), "false branches are taken too"
     assert any(len(set(path)) < len(path) for path in paths), "loops go round"
     calls = iter(decisions)
-    monkeypatch.setattr(
-        "ipagnn.models.control.branch_decisions", lambda logits, branches, hard: next(calls, decisions[-1])
-    )
+    monkeypatch.setattr("ipagnn.nn.control.branch_decisions", lambda logits, branches, hard: next(calls, decisions[-1]))
     logits = hard(batch).logits
     torch.testing.assert_close(logits, oracle(batch).logits, **(NORMALISED if normalise else EXACT))
 

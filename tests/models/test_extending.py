@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 import torch
 
+from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model, load_model, save_model
-from ipagnn.programs.program import ProgramTable
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import GGNN
-from ipagnn.models.execution import GatedUpdate
 from ipagnn.models.message_passing import Edges
 from ipagnn.models.r_gat import RGAT
-from ipagnn.programs.program import ProgramTable
+from ipagnn.nn.execution import GatedUpdate
 
-from .conftest import Make
+from ..conftest import Make
 
 pytestmark = pytest.mark.slow
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from ipagnn.languages.arithmetic.text import parse
+from ipagnn.languages.arithmetic.vocabulary import NUMBER
 from ipagnn.models import IPAGNN, ModelConfig, build_model
-from ipagnn.models.cell import StatementRNN
-from ipagnn.models.control import Neighbours
 from ipagnn.models.message_passing import Edges
 from ipagnn.models.r_gat import RelationalAttention
-from ipagnn.programs.text import parse
-from ipagnn.programs.vocabulary import NUMBER
+from ipagnn.nn.cell import StatementRNN
+from ipagnn.nn.control import Neighbours
 
 IF = "v0 = 1\nif v0 % 10 > 5:\n  v0 += 2\nv0 += 3"
 LOOP = "v0 = 1\nwhile v0 > 0:\n  v0 -= 1"

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from ipagnn.data.batch import StepBudget
+from ipagnn.data.collate import StepBudget
 from ipagnn.data.contract import BATCH_FIELDS
+from ipagnn.languages.arithmetic.grammar import Grammar, Lengths
+from ipagnn.languages.arithmetic.program import ProgramTable
+from ipagnn.languages.arithmetic.sampler import Sampler
+from ipagnn.languages.arithmetic.text import parse
 from ipagnn.models import MODELS, ModelConfig, build_model
-from ipagnn.programs.grammar import Grammar, Lengths
-from ipagnn.programs.program import ProgramTable
-from ipagnn.programs.sampler import Sampler
-from ipagnn.programs.text import parse
 
-from .conftest import Make
+from ..conftest import Make
 
 EXACT = {"rtol": 1e-9, "atol": 1e-12}
 

@@ -5,8 +5,8 @@ import time
 import pytest
 import torch
 
+from ipagnn.languages.arithmetic.sampler import Sampler
 from ipagnn.models import MODELS, ModelConfig, build_model
-from ipagnn.programs.sampler import Sampler
 
 # A hard pointer that goes round a loop until the steps are over, with decisions saturated, gets next to no gradient. It
 # stays there on ten of these partial programs (docs/models.md), and on none of the full ones.

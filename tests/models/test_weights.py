@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from ipagnn.data.splits import validation_set
-from ipagnn.evaluation.paper import POINTER
+from ipagnn.languages.arithmetic import Task, parse, value
 from ipagnn.models import available_models, build_model, load_model, save_model
 from ipagnn.models.base import ModelConfig
-from ipagnn.models.io import model_record
-from ipagnn.programs import Task, parse, value
+from ipagnn.models.files import model_record
+from ipagnn.reporting.paper import POINTER
 
 RECORDS = Path(__file__).parents[2] / "records"
 LARGEST = 30_000_000

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ipagnn.training import RunFolder, TrainConfig, preset, read_metrics
-from ipagnn.training.checkpoint import Checkpoint
+from ipagnn.training.runs.checkpoint import Checkpoint
 
 TIMES = ("seconds", "examples_per_second", "memory_mb")
 

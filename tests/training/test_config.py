@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipagnn._common.toml import parse_settings, to_toml
+from ipagnn.languages.arithmetic import AUTHORS
 from ipagnn.models import MODELS
-from ipagnn.programs import AUTHORS
 from ipagnn.training import TrainConfig, preset
 from ipagnn.training.config import FREE, differing, flatten
 from ipagnn.training.presets import PAPER_ROWS
 from ipagnn.training.resolve import resolve
-from ipagnn.training.toml import parse_settings, to_toml
 
 tables = st.recursive(
     st.dictionaries(

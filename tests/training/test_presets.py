@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ipagnn.apps.demo_commands import LENGTHS
+from ipagnn.cli.demo import LENGTHS
+from ipagnn.languages.arithmetic import execute, steps
 from ipagnn.models import MODELS
-from ipagnn.programs import execute, steps
 from ipagnn.training import RunFolder, preset, read_metrics, train
 from ipagnn.training.presets import OPTIONS, QUICK_HIDDEN
 from ipagnn.training.sources import make_source

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from ipagnn._common.toml import to_toml
 from ipagnn.training import TrainConfig, train
 from ipagnn.training.processes import choose_device, join_processes
-from ipagnn.training.toml import to_toml
 
 
 def test_two_processes_give_the_weights_of_one_with_the_joint_batch(

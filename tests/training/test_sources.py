@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ipagnn.data import DataSetError, Stream, generate, read_shards
-from ipagnn.data.batch import StepBudget
-from ipagnn.data.batch_kernels import build_graphs
+from ipagnn.data._compiled.collate import build_graphs
+from ipagnn.data.collate import StepBudget
+from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler, format_program
 from ipagnn.models import ModelConfig, build_model
-from ipagnn.programs import Lengths, ProgramTable, Sampler, format_program
 from ipagnn.training import TrainConfig, preset
 from ipagnn.training.sources import Epochs, Windows, data_fingerprint, make_source, open_data, steps_of
 

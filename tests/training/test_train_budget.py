@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ipagnn.data import StepBudget
+from ipagnn.languages.arithmetic import trace_length
 from ipagnn.models import build_model, load_model
-from ipagnn.programs import trace_length
 from ipagnn.training import TrainConfig, train
 from ipagnn.training.sources import data_fingerprint, make_source, steps_of
 from ipagnn.training.step import PlainStep

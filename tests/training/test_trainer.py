@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from ipagnn.data import DataSetError, generate
+from ipagnn.languages.arithmetic import Lengths
 from ipagnn.models import build_model, load_model
-from ipagnn.programs import Lengths
 from ipagnn.training import Progress, RunError, RunFolder, TrainConfig, read_config, read_metrics, train
-from ipagnn.training.checkpoint import Checkpoint
-from ipagnn.training.files import is_locked, locked
+from ipagnn.training.runs.checkpoint import Checkpoint
+from ipagnn.training.runs.files import is_locked, locked
 from ipagnn.training.step import PlainStep
 from ipagnn.training.validation import Validation
 

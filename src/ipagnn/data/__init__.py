@@ -1,7 +1,6 @@
-"""From programs to what models read: batches, splits, shards, streams; and the ceiling of the partial task."""
+"""From programs to what models read: batches, splits, shards, streams."""
 
-from ipagnn.data.batch import PAPER_BUDGET, StepBudget, collate
-from ipagnn.data.ceiling import Ceiling, ceiling, hole_distribution
+from ipagnn.data.collate import PAPER_BUDGET, StepBudget, collate
 from ipagnn.data.contract import BATCH_FIELDS, ROW_FIELDS, Batch, Field, RowKind, Rows, check_batch
 from ipagnn.data.generate import generate
 from ipagnn.data.shards import DataSet, DataSetError, Manifest, Shard, read_shards
@@ -30,7 +29,6 @@ __all__ = [
     "TRAIN_SEED",
     "VALIDATION_SEED",
     "Batch",
-    "Ceiling",
     "DataSet",
     "DataSetError",
     "Field",
@@ -43,11 +41,9 @@ __all__ = [
     "Split",
     "StepBudget",
     "Stream",
-    "ceiling",
     "check_batch",
     "collate",
     "generate",
-    "hole_distribution",
     "read_shards",
     "recipe",
     "test_set",

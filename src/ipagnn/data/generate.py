@@ -22,7 +22,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ipagnn.data.files import aside, lock, reason, write_whole
+from ipagnn._common.files import aside, lock, reason, write_whole
 from ipagnn.data.shards import (
     MANIFEST,
     WRITER,
@@ -36,9 +36,9 @@ from ipagnn.data.shards import (
     shard_names,
 )
 from ipagnn.data.splits import Split, recipe
-from ipagnn.programs.grammar import PAPER, Grammar, Lengths
-from ipagnn.programs.hash_kernels import program_hashes
-from ipagnn.programs.program import ProgramTable, Task
+from ipagnn.languages.arithmetic._compiled.hash import program_hashes
+from ipagnn.languages.arithmetic.grammar import PAPER, Grammar, Lengths
+from ipagnn.languages.arithmetic.program import ProgramTable, Task
 
 SHARD_SIZE: Final = 250_000
 """Programs a shard: 5 MB of training programs on disk."""

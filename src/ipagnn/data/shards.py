@@ -17,11 +17,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from ipagnn.data.batch_kernels import build_graphs
+from ipagnn.data._compiled.collate import build_graphs
 from ipagnn.data.splits import Recipe
-from ipagnn.programs.program import Program, ProgramTable
-from ipagnn.programs.text import format_program
-from ipagnn.programs.vocabulary import (
+from ipagnn.languages.arithmetic.program import Program, ProgramTable
+from ipagnn.languages.arithmetic.text import format_program
+from ipagnn.languages.arithmetic.vocabulary import (
     MASK,
     NUMBER,
     OPERATION,

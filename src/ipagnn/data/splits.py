@@ -5,17 +5,17 @@
 - `test` has the same number of programs at each of its lengths, in the order of the lengths. They are longer than C,
   and so disjoint from training by construction.
 
-What is withheld is decided by a hash of the tokens that a model sees (`ipagnn.programs.hash_kernels`): of the program
-in the full task, of the masked program in the partial task, so that the side a program is on tells nothing about its
-masked line. No list is kept: it holds for any seed, on disk or in a stream.
+What is withheld is decided by a hash of the tokens that a model sees: of the program in the full task, of the masked
+program in the partial task, so that the side a program is on tells nothing about its masked line. No list is kept: it
+holds for any seed, on disk or in a stream.
 """
 
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from ipagnn.programs.grammar import PAPER, Grammar, Lengths
-from ipagnn.programs.program import ProgramTable, Task
-from ipagnn.programs.sampler import Sampler
+from ipagnn.languages.arithmetic.grammar import PAPER, Grammar, Lengths
+from ipagnn.languages.arithmetic.program import ProgramTable, Task
+from ipagnn.languages.arithmetic.sampler import Sampler
 
 Split = Literal["train", "validation", "test"]
 

@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
-from ipagnn.programs.program import ProgramTable
+from ipagnn.languages.arithmetic.program import ProgramTable
 
 T = TypeVar("T")
 

@@ -6,20 +6,14 @@
 from ipagnn.evaluation.benchmark import evaluate_on_test_set, test_recipe
 from ipagnn.evaluation.evaluate import Evaluation, evaluate
 from ipagnn.evaluation.pointer import PointerMetrics
-from ipagnn.evaluation.program_files import ProgramFile
-from ipagnn.evaluation.runs import RunRecord, Weights, read_run
 from ipagnn.evaluation.summary import Summary, summarise
 
 __all__ = [
     "Evaluation",
     "PointerMetrics",
-    "ProgramFile",
-    "RunRecord",
     "Summary",
-    "Weights",
     "evaluate",
     "evaluate_on_test_set",
-    "read_run",
     "summarise",
     "test_recipe",
 ]

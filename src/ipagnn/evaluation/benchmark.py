@@ -5,13 +5,13 @@ from typing import Any
 
 import torch
 
-from ipagnn.data.ceiling import ceiling
 from ipagnn.data.splits import TEST_COUNT_PER_LENGTH, TEST_LENGTHS, Recipe, recipe
 from ipagnn.evaluation.evaluate import Progress, evaluate
-from ipagnn.evaluation.recipes import AUTHORS_D_TEST, D_TEST
 from ipagnn.evaluation.summary import Summary, summarise
+from ipagnn.languages.arithmetic import AUTHORS, PAPER, Grammar, Lengths, Task
+from ipagnn.languages.arithmetic.holes import ceiling
 from ipagnn.models import ProgramModel
-from ipagnn.programs import AUTHORS, PAPER, Grammar, Lengths, Task
+from ipagnn.reporting.recipes import AUTHORS_D_TEST, D_TEST
 
 
 def test_recipe(

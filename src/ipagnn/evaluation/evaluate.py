@@ -16,14 +16,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ipagnn.data.batch import TRACE_LIMIT, graphs_of
+from ipagnn.data.collate import TRACE_LIMIT, graphs_of
 from ipagnn.data.contract import Batch
 from ipagnn.evaluation.pointer import PointerMetrics, measure_pointer
+from ipagnn.languages.arithmetic._compiled.trace import loop_depths, trace_nodes
+from ipagnn.languages.arithmetic.program import ProgramTable, Task
+from ipagnn.languages.arithmetic.vocabulary import MASK
 from ipagnn.models import Output, ProgramModel
 from ipagnn.models.static import collate_static, run_static, runs_static
-from ipagnn.programs.program import ProgramTable, Task
-from ipagnn.programs.trace_kernels import loop_depths, trace_nodes
-from ipagnn.programs.vocabulary import MASK
 
 STREAMING: Final = 1e-20
 """Pointer mass that is not worth following where rows are found as execution goes.

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.contract import Batch
-from ipagnn.models.static_plan import steps_to_exit
-from ipagnn.programs.grammar import Grammar
-from ipagnn.programs.program import Task
-from ipagnn.programs.trace_kernels import trace_nodes
+from ipagnn.languages.arithmetic._compiled.trace import trace_nodes
+from ipagnn.languages.arithmetic.grammar import Grammar
+from ipagnn.languages.arithmetic.program import Task
+from ipagnn.ops.pointer.streaming.plan import steps_to_exit
 
 DISCRETE: Final = 0.99
 """A branch decision is discrete if one branch gets more than this."""

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ipagnn.data.ceiling import Ceiling
 from ipagnn.evaluation.evaluate import Evaluation
 from ipagnn.evaluation.pointer import DISCRETE, PointerMetrics
+from ipagnn.languages.arithmetic.holes import Ceiling
 
 TOP: Final = (1, 2, 3, 5, 10)
 CALIBRATION_BINS: Final = 15

@@ -1,9 +1,9 @@
 """The paper's models: `build_model` makes one, `load_model` reads one, and `model(batch)` runs it."""
 
 from ipagnn.models.base import MODELS, ModelConfig, Output, ProgramModel, build_model, register
+from ipagnn.models.files import ModelFileError, available_models, load_model, save_model
 from ipagnn.models.ggnn import GGNN
 from ipagnn.models.hard_ip_rnn import HardIPRNN
-from ipagnn.models.io import ModelFileError, available_models, load_model, save_model
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.models.line_rnn import LineRNN
 from ipagnn.models.no_control import NoControl

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ipagnn.data.batch import StepBudget, collate
+from ipagnn.data.collate import StepBudget, collate
 from ipagnn.data.contract import Batch, RowKind, Rows
-from ipagnn.models.cell import STATE_PARTS, Decoder, Dense, StatementRNN
-from ipagnn.programs.grammar import Grammar
-from ipagnn.programs.program import Program, ProgramTable, Task
+from ipagnn.languages.arithmetic.grammar import Grammar
+from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
+from ipagnn.nn.cell import STATE_PARTS, Decoder, Dense, StatementRNN
 
 Trace = bool | Literal["states"]
 """What an output tells beside logits: nothing, the pointer and the branch decisions, or these and all states."""

@@ -6,12 +6,12 @@ import torch
 
 from ipagnn.data.contract import Batch, RowKind
 from ipagnn.models.base import ModelConfig, Output, Trace, register, rows_of
-from ipagnn.models.control import InstructionPointer
-from ipagnn.models.execution import RunStatement
 from ipagnn.models.message_passing import MessagePassing
-from ipagnn.models.packed import run_packed
-from ipagnn.models.pruned import run_pruned, trace_pruned
-from ipagnn.models.unpack import unpack
+from ipagnn.nn.control import InstructionPointer
+from ipagnn.nn.execution import RunStatement
+from ipagnn.ops.pointer.packed import run_packed
+from ipagnn.ops.pointer.streaming.pruned import run_pruned, trace_pruned
+from ipagnn.ops.pointer.unpack import unpack
 
 
 @register

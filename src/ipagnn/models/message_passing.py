@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ipagnn.data.contract import Batch
 from ipagnn.models.base import Output, ProgramModel, Trace
-from ipagnn.models.cell import StatementRNN
+from ipagnn.nn.cell import StatementRNN
 
 EDGE_TYPES = 4
 """True and false branch, forwards; true and false branch, in reverse."""

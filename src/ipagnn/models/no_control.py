@@ -5,9 +5,9 @@ from typing import ClassVar
 import torch
 
 from ipagnn.models.base import ModelConfig, register
-from ipagnn.models.control import Neighbours
-from ipagnn.models.execution import RunStatement, RunTypedStatement
 from ipagnn.models.message_passing import EDGE_TYPES, MessagePassing
+from ipagnn.nn.control import Neighbours
+from ipagnn.nn.execution import RunStatement, RunTypedStatement
 
 
 @register

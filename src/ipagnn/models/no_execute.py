@@ -5,9 +5,9 @@ from typing import ClassVar
 import torch
 
 from ipagnn.models.base import ModelConfig, register
-from ipagnn.models.control import InstructionPointer
-from ipagnn.models.execution import GatedUpdate
 from ipagnn.models.message_passing import MessagePassing
+from ipagnn.nn.control import InstructionPointer
+from ipagnn.nn.execution import GatedUpdate
 
 
 @register

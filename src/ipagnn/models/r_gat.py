@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from ipagnn.data.contract import Batch
 from ipagnn.models.base import ModelConfig, Output, ProgramModel, Trace, register
-from ipagnn.models.cell import xavier_uniform
 from ipagnn.models.message_passing import EDGE_TYPES, Edges
+from ipagnn.nn.cell import xavier_uniform
 
 LEAK = 0.2
 """Slope of the leaky ReLU on negative attention logits, as in graph attention networks."""

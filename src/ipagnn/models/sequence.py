@@ -7,9 +7,9 @@ from torch import Tensor
 
 from ipagnn.data.contract import Batch
 from ipagnn.models.base import ModelConfig, Output, ProgramModel, Trace, rows_of
-from ipagnn.models.cell import Decoder
-from ipagnn.models.packed import run_packed
-from ipagnn.models.unpack import unpack
+from ipagnn.nn.cell import Decoder
+from ipagnn.ops.pointer.packed import run_packed
+from ipagnn.ops.pointer.unpack import unpack
 
 
 class SequenceModel(ProgramModel):

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 
-from ipagnn.data.batch import collate
+from ipagnn.data.collate import collate
 from ipagnn.data.contract import Batch
+from ipagnn.languages.arithmetic.program import Program, ProgramTable
 from ipagnn.models.base import Output, ProgramModel, rows_of
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.models.message_passing import MessagePassing
-from ipagnn.models.packed import Packed
 from ipagnn.models.r_gat import RGAT
 from ipagnn.models.sequence import SequenceModel
 from ipagnn.models.static_dense import run_all_nodes
-from ipagnn.models.static_plan import PointerPlan, SequencePlan
-from ipagnn.models.unpack import unpack
-from ipagnn.programs.program import Program, ProgramTable
+from ipagnn.ops.pointer.packed import Packed
+from ipagnn.ops.pointer.streaming.plan import PointerPlan, SequencePlan
+from ipagnn.ops.pointer.unpack import unpack
 
 if TYPE_CHECKING:
-    from ipagnn.models.static_cuda import Precision
+    from ipagnn.ops.pointer.streaming.launcher import Precision
 
 
 def collate_static(model: ProgramModel, programs: ProgramTable | Sequence[Program]) -> Batch:
@@ -65,7 +65,7 @@ def run_static(model: ProgramModel, batch: Batch, *, trace: bool = False, precis
         precision: Of matrix products, for models with a pointer and sequence models; see `static_cuda.Precision`.
     """
     if _follows_pointer(model):
-        from ipagnn.models.static_cuda import follow_pointer
+        from ipagnn.ops.pointer.streaming.launcher import follow_pointer
 
         followed = follow_pointer(
             model.cell,
@@ -81,7 +81,7 @@ def run_static(model: ProgramModel, batch: Batch, *, trace: bool = False, precis
         dropped = followed.dropped if model.config.prune else None
         return Output(model.output(followed.final), followed.pointer, followed.branch, dropped=dropped)
     if isinstance(model, SequenceModel):
-        from ipagnn.models.static_cuda import read_sequences
+        from ipagnn.ops.pointer.streaming.launcher import read_sequences
 
         assert model.rows is not None
         rows = rows_of(batch, model.rows)

@@ -13,7 +13,7 @@ from ipagnn.data.contract import Batch
 from ipagnn.models.base import Output, ProgramModel
 from ipagnn.models.message_passing import Edges, MessagePassing
 from ipagnn.models.r_gat import RGAT
-from ipagnn.models.static_plan import by_steps, first_programs
+from ipagnn.ops.pointer.streaming.plan import by_steps, first_programs
 
 Step = Callable[[], None]
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from ipagnn.data.contract import Batch, RowKind
+from ipagnn.languages.arithmetic.program import Task
 from ipagnn.models.base import register, rows_of
 from ipagnn.models.sequence import SequenceModel
-from ipagnn.programs.program import Task
 
 
 @register

@@ -1,11 +1,11 @@
 """Training: `train(preset("quick"), "runs/a")` begins a run or goes on with it; `list_runs` finds them again."""
 
 from ipagnn.training.config import TrainConfig
-from ipagnn.training.files import RunError
-from ipagnn.training.folder import RunFolder, read_config, read_metrics
 from ipagnn.training.presets import preset
 from ipagnn.training.resolve import resolve
-from ipagnn.training.runs import RunSummary, list_runs
+from ipagnn.training.runs.files import RunError
+from ipagnn.training.runs.folder import RunFolder, read_config, read_metrics
+from ipagnn.training.runs.listing import RunSummary, list_runs
 from ipagnn.training.step import StepMetrics, TrainingStep, make_step
 from ipagnn.training.trainer import Progress, Result, train
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from ipagnn.models import ProgramModel
-from ipagnn.models.packed_buffers import Weights
+from ipagnn.ops.pointer.triton.buffers import Weights
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.optim.triton import tally
 from ipagnn.training.step import PlainStep, Tally
-from ipagnn.training.update_triton import tally
 
 
 class AnyPlan(Protocol):

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from ipagnn.data.batch import STEP_LIMIT, StepBudget
+from ipagnn.data.collate import STEP_LIMIT, StepBudget
 from ipagnn.data.splits import TRAINING_LENGTH, VALIDATION_COUNT
+from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, MAX_WEIGHT, MIN_LENGTH
+from ipagnn.languages.arithmetic.program import Task
 from ipagnn.models import MODELS, ModelConfig
-from ipagnn.programs.grammar import MAX_LENGTH, MAX_WEIGHT, MIN_LENGTH
-from ipagnn.programs.program import Task
 
 Optimizer = Literal["adam", "sgd", "muon"]
 ScheduleName = Literal["constant", "linear", "cosine"]

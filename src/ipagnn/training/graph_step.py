@@ -6,17 +6,18 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from ipagnn.models import ProgramModel, packed_hopper
-from ipagnn.models.cell import Decoder
+from ipagnn.languages.arithmetic.program import ProgramTable
+from ipagnn.models import ProgramModel
 from ipagnn.models.ipa_gnn import IPAGNN
-from ipagnn.models.packed_buffers import Buffers
-from ipagnn.models.packed_cuda import Launcher, Parameters, multiply
-from ipagnn.models.packed_plan import Capacity, Plan
 from ipagnn.models.sequence import SequenceModel
-from ipagnn.programs.program import ProgramTable
+from ipagnn.nn.cell import Decoder
+from ipagnn.ops.pointer.hopper import launcher as packed_hopper
+from ipagnn.ops.pointer.triton.buffers import Buffers
+from ipagnn.ops.pointer.triton.launcher import Launcher, Parameters, multiply
+from ipagnn.ops.pointer.triton.plan import Capacity, Plan
 from ipagnn.training.captured_step import CapturedStep
 from ipagnn.training.config import TrainConfig
-from ipagnn.training.update_triton import losses
+from ipagnn.training.optim.triton import losses
 
 
 def can_capture(model: ProgramModel) -> bool:

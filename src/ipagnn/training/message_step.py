@@ -5,20 +5,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import ProgramModel
-from ipagnn.models.message_attention import AttentionLauncher
-from ipagnn.models.message_cuda import AnyPlan, MessageLauncher, execute
-from ipagnn.models.message_gated import GatedLauncher
-from ipagnn.models.message_plan import MessageCapacity, MessagePlan
-from ipagnn.models.message_rows import make_plan, message_kind
-from ipagnn.models.message_statement_plan import StatementCapacity, StatementPlan
-from ipagnn.models.message_statements import StatementLauncher
 from ipagnn.models.r_gat import RGAT
-from ipagnn.programs.program import ProgramTable
+from ipagnn.ops.messages.rows import make_plan, message_kind
+from ipagnn.ops.messages.triton.attention import AttentionLauncher
+from ipagnn.ops.messages.triton.gated import GatedLauncher
+from ipagnn.ops.messages.triton.launcher import AnyPlan, MessageLauncher, execute
+from ipagnn.ops.messages.triton.plan import MessageCapacity, MessagePlan
+from ipagnn.ops.messages.triton.statement_plan import StatementCapacity, StatementPlan
+from ipagnn.ops.messages.triton.statements import StatementLauncher
 from ipagnn.training.captured_step import CapturedStep
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.optim.triton import losses
 from ipagnn.training.step import autocast
-from ipagnn.training.update_triton import losses
 
 
 def launcher_of(model: ProgramModel) -> type[MessageLauncher[Any]] | None:

@@ -2,9 +2,9 @@
 
 from typing import Any, Final, Literal, get_args
 
+from ipagnn.languages.arithmetic.grammar import Grammar
+from ipagnn.languages.arithmetic.program import Task
 from ipagnn.models import ModelConfig
-from ipagnn.programs.grammar import Grammar
-from ipagnn.programs.program import Task
 from ipagnn.training.config import TrainConfig, near_miss
 
 PresetName = Literal["paper", "quick", "smoke"]

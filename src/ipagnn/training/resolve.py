@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ipagnn.training.config import TrainConfig, flatten, merge
-from ipagnn.training.folder import RunFolder
 from ipagnn.training.presets import PresetName, preset
+from ipagnn.training.runs.folder import RunFolder
 
 
 def resolve(

@@ -10,14 +10,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ipagnn.data.batch import PAPER_BUDGET, TRACE_LIMIT, StepBudget, graphs_of
+from ipagnn.data.collate import PAPER_BUDGET, TRACE_LIMIT, StepBudget, graphs_of
 from ipagnn.data.shards import DataSet, DataSetError, read_shards
 from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source
+from ipagnn.languages.arithmetic._compiled.trace import trace_all
+from ipagnn.languages.arithmetic.grammar import MIN_LENGTH, Lengths
+from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import MODELS, ModelConfig
-from ipagnn.programs.grammar import MIN_LENGTH, Lengths
-from ipagnn.programs.program import ProgramTable
-from ipagnn.programs.trace_kernels import trace_all
 from ipagnn.training.config import STREAM, TrainConfig
 
 _WINDOWS_KEPT: Final = 3

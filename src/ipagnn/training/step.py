@@ -12,10 +12,10 @@ from torch import Tensor, distributed
 from torch.nn.functional import cross_entropy
 
 from ipagnn.data.contract import Batch
+from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import ProgramModel, build_model, load_model
-from ipagnn.programs.program import ProgramTable
 from ipagnn.training.config import TrainConfig
-from ipagnn.training.update import Update
+from ipagnn.training.optim.update import Update
 
 P = TypeVar("P")
 

@@ -11,14 +11,14 @@ from typing import Any, Final, Literal
 from ipagnn.data.shards import DataSet
 from ipagnn.data.stream import Stream
 from ipagnn.models import build_model, save_model
-from ipagnn.training.checkpoint import Checkpoint, Position
 from ipagnn.training.config import TrainConfig
-from ipagnn.training.energy import energy_meter
-from ipagnn.training.events import Events
-from ipagnn.training.files import RunError, locked, unwritable
-from ipagnn.training.folder import MODEL, MetricsFile, RunFolder
 from ipagnn.training.processes import Processes, arithmetic, join_processes
-from ipagnn.training.provenance import now, peak_memory_mb, provenance
+from ipagnn.training.runs.checkpoint import Checkpoint, Position
+from ipagnn.training.runs.energy import energy_meter
+from ipagnn.training.runs.events import Events
+from ipagnn.training.runs.files import RunError, locked, unwritable
+from ipagnn.training.runs.folder import MODEL, MetricsFile, RunFolder
+from ipagnn.training.runs.provenance import now, peak_memory_mb, provenance
 from ipagnn.training.schedule import rate_at
 from ipagnn.training.signals import stop_signals
 from ipagnn.training.sources import data_fingerprint, make_source, open_data

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ipagnn.data.splits import recipe
+from ipagnn.languages.arithmetic.grammar import Lengths
 from ipagnn.models import ProgramModel, build_model
-from ipagnn.programs.grammar import Lengths
 from ipagnn.training.config import TrainConfig
 
 BATCH = 250

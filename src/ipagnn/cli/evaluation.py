@@ -1,0 +1,340 @@
+"""The commands about results: `evaluate`, `figure` and `report`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from ipagnn.cli.summary_text import print_summary
+from ipagnn.cli.terminal import output, progress
+
+if TYPE_CHECKING:
+    from ipagnn.evaluation import Summary
+    from ipagnn.languages.arithmetic import Program
+    from ipagnn.models import ProgramModel
+    from ipagnn.reporting.runs import Weights
+
+LENGTHS = "20,30,40,50,60,70,80,90,100"
+REPORT = Path("report.html")
+_DEVICE = typer.Option(help="`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`.")
+
+
+def evaluate(
+    weights: Annotated[
+        list[str], typer.Argument(metavar="WEIGHTS…", help="Files, run folders, or names of models in the package.")
+    ],
+    task: Annotated[
+        Literal["full", "partial"] | None,
+        typer.Option(help="Complete programs, or programs with one masked line. [default: as in training]"),
+    ] = None,
+    lengths: Annotated[str, typer.Option(help="Lengths of the test programs.")] = LENGTHS,
+    count: Annotated[int, typer.Option(min=1, help="Test programs at each length.")] = 500,
+    seed: Annotated[
+        int | None, typer.Option(help="Which test programs. [default: those of the test set, for which it is named]")
+    ] = None,
+    programs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Programs of your own in place of test programs: Parquet, JSON lines (a string, or an object with "
+            "`source` and `target`), or a folder of `.py` files."
+        ),
+    ] = None,
+    skip_invalid: Annotated[
+        bool,
+        typer.Option("--skip-invalid", help="Leave out invalid programs of `--programs`, and count them."),
+    ] = False,
+    pointer: Annotated[
+        bool, typer.Option(help="Measure what the instruction pointer does as well; takes some more time.")
+    ] = True,
+    prune: Annotated[
+        float | None,
+        typer.Option(help="Do not follow pointer mass below this. [default: as the model is configured, usually none]"),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Steps that a model may take: a multiple of T(x) such as `2`; `static`, enough for the true trace by "
+            "the loop counts in the text; or `trace`, what the trace itself has and two more. "
+            "[default: as the model is configured, usually T(x)]"
+        ),
+    ] = None,
+    device: Annotated[str, _DEVICE] = "auto",
+    save: Annotated[
+        bool, typer.Option("--save", help="Keep the numbers as `evaluation.json` in the run folder, for `report`.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="One object a line for each of WEIGHTS, with `overall` and `by_length` (`accuracy`, `stderr`, `count` "
+            "each) and everything else that was measured. Shares are fractions.",
+        ),
+    ] = False,
+) -> None:
+    """Measure accuracy, overall and by length, on programs longer than those of training.
+
+    Every program counts, in a fixed order; the standard error is that of the mean. By default the programs are D_test:
+    500 of each length 20, 30, …, 100, the same on every machine.
+
+    `ipagnn evaluate runs/a runs/b`
+
+    `ipagnn evaluate runs/a --programs my_programs.jsonl --json`
+    """
+    from ipagnn.reporting.runs import Weights
+
+    changes = _changes(prune, budget)
+    if save and budget is not None:
+        raise ValueError("--save keeps what a model does with its own steps; with --budget, send --json to a file.")
+    for i, name in enumerate(weights):
+        found = Weights.find(name)
+        if save and found.folder is None:
+            raise ValueError(
+                f"--save keeps numbers in a run folder, and {name} is none; send --json to a file instead."
+            )
+        if programs is None:
+            summary = _on_test_set(found, task, lengths, count, seed, device, changes, pointer=pointer)
+        else:
+            summary = _on_programs(found, task, programs, device, skip_invalid, changes, pointer=pointer)
+        if save and found.folder is not None:
+            from ipagnn.reporting.runs import save_evaluation
+
+            save_evaluation(found.folder, summary)
+        if as_json:
+            typer.echo(json.dumps(summary))
+        else:
+            print_summary(output(), summary, first=not i)
+
+
+def figure(
+    name: Annotated[
+        Literal["accuracy", "pointer", "supplement", "supplement-masked", "representation", "paths"],
+        typer.Argument(
+            metavar="NAME",
+            help="`accuracy` by program length (figure 3); the `pointer` on the paper's programs (figure 4), on those "
+            "of its `supplement` and `supplement-masked`; the program `representation` (figure 1); the models' `paths` "
+            "(figure 2).",
+        ),
+    ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="File, run folder or name of a model; several times for `accuracy`.", show_default=False),
+    ] = None,
+    program: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="File of a program to draw in place of the paper's; several times for `pointer`.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write: .pdf, .svg or .png. [default: NAME.pdf]", show_default=False)
+    ] = None,
+    lengths: Annotated[
+        str, typer.Option(help="Lengths of the test programs, for models that were not evaluated yet.")
+    ] = LENGTHS,
+    count: Annotated[int, typer.Option(min=1, help="Test programs at each length, for the same.")] = 500,
+    device: Annotated[str, _DEVICE] = "auto",
+) -> None:
+    """Draw a figure of the paper, from your models and programs or from its own.
+
+    `ipagnn figure accuracy --model runs/a --model runs/b --out accuracy.svg`
+
+    `ipagnn figure pointer --model runs/a --program mine.py --out pointer.png`
+    """
+    from ipagnn.reporting import figures
+    from ipagnn.reporting.style import FORMATS, save
+
+    target = out or Path(f"{name}.pdf")
+    if target.suffix.removeprefix(".").lower() not in FORMATS:
+        raise ValueError(f"--out is {target}; its name must end in .pdf, .svg or .png.")
+    if name == "accuracy":
+        from ipagnn.reporting.figure_accuracy import accuracy_figure
+
+        if not model:
+            raise ValueError("The figure accuracy compares models; name them with --model, once for each.")
+        drawn = accuracy_figure([_evaluated(each, lengths, count, device) for each in model])
+    elif name in figures.POINTER_FIGURES:
+        task, draw = figures.POINTER_FIGURES[name]
+        loaded = _one_model(model, task, name)
+        modulus = loaded.config.grammar.condition_modulus
+        drawn = figures.given(loaded, [_read_program(file, modulus) for file in program]) if program else draw(loaded)
+    else:
+        if program and len(program) > 1:
+            raise ValueError(f"The figure {name} shows one program, but --program was given {len(program)} times.")
+        chosen = _read_program(program[0]) if program else None
+        if name == "representation":
+            drawn = figures.representation(chosen)
+        else:
+            drawn = figures.paths(chosen, _one_model(model, "full", name) if model else None)
+    save(drawn, target)
+    output().print(f"{target} holds the figure {name}", soft_wrap=True, markup=False)
+
+
+def report(
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR…", help="Run folders or records, or folders that hold some.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="The page; a `.md`, a `.json` and a `.svg` are written beside it.")
+    ] = REPORT,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also put the tables into this Markdown file, between the two comments it has for them.",
+            show_default=False,
+        ),
+    ] = None,
+    lengths: Annotated[
+        str, typer.Option(help="Lengths of the test programs, for runs that were not evaluated yet.")
+    ] = LENGTHS,
+    count: Annotated[int, typer.Option(min=1, help="Test programs at each length, for the same.")] = 500,
+    device: Annotated[str, _DEVICE] = "auto",
+) -> None:
+    """Set runs against the paper: one page to read, tables in Markdown, all numbers as JSON and a figure.
+
+    Runs without an `evaluation.json` are evaluated first, and get one. The page needs no network.
+
+    `ipagnn report runs --out report.html`
+
+    `ipagnn report records --out records/report.html --into records/README.md`
+    """
+    from ipagnn.reporting.report import build_document, write_report
+    from ipagnn.reporting.report_markdown import write_into
+    from ipagnn.reporting.runs import Weights, load_run, read_run, save_evaluation
+    from ipagnn.training.runs.listing import find_runs
+
+    if out.suffix != ".html":
+        raise ValueError(f"--out is {out}; its name must end in .html.")
+    runs = []
+    for folder in (folder for directory in directories for folder in find_runs(directory)):
+        run = read_run(folder.path)
+        if run.evaluation is None:
+            weights = Weights.find(folder.path)
+            save_evaluation(folder, _on_test_set(weights, None, lengths, count, None, device, {}, pointer=True))
+            run = read_run(folder.path)
+        runs.append(run)
+    page, table, numbers, picture = write_report(runs, out, load_run)
+    if into is not None:
+        write_into(into, build_document(runs))
+    beside = f"{table.name}, {numbers.name} and {picture.name} lie beside it"
+    output().print(f"{page} is the report; {beside}", soft_wrap=True, markup=False)
+
+
+def _evaluated(name: str, lengths: str, count: int, device: str) -> "Summary":
+    """The summary that a run folder keeps, or a new one."""
+    from ipagnn.reporting.runs import Weights, read_run
+
+    weights = Weights.find(name)
+    if weights.folder is not None and weights.folder.exists:
+        kept = read_run(weights.folder.path).evaluation
+        if kept is not None:
+            return kept
+    return _on_test_set(weights, None, lengths, count, None, device, {}, pointer=False)
+
+
+def _one_model(names: list[str] | None, task: str, figure: str) -> "ProgramModel":
+    from ipagnn.models import available_models
+    from ipagnn.reporting.runs import Weights
+
+    if names and len(names) > 1:
+        raise ValueError(f"The figure {figure} shows one model, but --model was given {len(names)} times.")
+    usual = f"ipa-gnn-{task}"
+    if not names and usual not in available_models():
+        raise ValueError(f"The figure {figure} shows what a model does; name one with --model, a file or a run folder.")
+    return Weights.find(names[0] if names else usual).load()
+
+
+def _read_program(path: Path, condition_modulus: int = 10) -> "Program":
+    from ipagnn.languages.arithmetic import ProgramError, parse
+    from ipagnn.languages.arithmetic.text import MAX_CHARACTERS
+
+    try:
+        with path.open(encoding="utf-8") as file:
+            return parse(file.read(MAX_CHARACTERS + 1), condition_modulus)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text; a program is a plain text file.") from error
+    except ProgramError as error:
+        raise ValueError(f"{path}, {error}") from error
+
+
+def _on_test_set(
+    weights: "Weights",
+    task: Literal["full", "partial"] | None,
+    lengths: str,
+    count: int,
+    seed: int | None,
+    device: str,
+    changes: dict[str, Any],
+    *,
+    pointer: bool,
+) -> "Summary":
+    from ipagnn.evaluation import evaluate_on_test_set, test_recipe
+
+    model = weights.load(**changes)
+    wanted = test_recipe(task or weights.task, _lengths(lengths), count, seed, model.config.grammar)
+    with progress(f"Evaluating {weights.name}", "programs", wanted.count) as advance:
+        summary = evaluate_on_test_set(model, wanted, device=_device(device), pointer=pointer, progress=advance)
+    return {"weights": weights.name} | summary
+
+
+def _on_programs(
+    weights: "Weights",
+    task: Literal["full", "partial"] | None,
+    path: Path,
+    device: str,
+    skip_invalid: bool,
+    changes: dict[str, Any],
+    *,
+    pointer: bool,
+) -> "Summary":
+    from ipagnn.data.program_files import ProgramFile
+    from ipagnn.evaluation import evaluate as run
+    from ipagnn.evaluation import summarise
+
+    model = weights.load(**changes)
+    file = ProgramFile(path, task, model.config.grammar, model.config.budget, skip_invalid=skip_invalid)
+    with progress(f"Evaluating {weights.name}", "programs", len(file)) as advance:
+        evaluation = run(model, file, device=_device(device), pointer=pointer, progress=advance)
+    used = {"name": str(path), "task": file.task, "count": file.count, "skipped": file.skipped}
+    return {"weights": weights.name} | summarise(evaluation) | {"set": used | {"first_skipped": file.first_skipped}}
+
+
+def _changes(prune: float | None, budget: str | None) -> dict[str, Any]:
+    """What is to differ from the models' own configuration."""
+    from ipagnn.data import StepBudget
+
+    changes: dict[str, Any] = {} if prune is None else {"prune": prune}
+    if budget in ("static", "trace"):
+        changes["budget"] = StepBudget(budget)  # type: ignore[arg-type]
+    elif budget is not None:
+        try:
+            changes["budget"] = StepBudget(factor=float(budget))
+        except ValueError:
+            raise ValueError(
+                f"--budget is {budget!r}; it must be a positive multiple of T(x), such as 2, static or trace."
+            ) from None
+    return changes
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError:
+        raise ValueError(f"--device is {name!r}; it must be auto, cpu, cuda or cuda:N.") from None
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"--device is {name}, but torch finds no GPU here; choose cpu.")
+    return name
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(
+            f"--lengths is {text!r}; it must be whole numbers with commas between, as in 20,30,40."
+        ) from None

@@ -1,0 +1,84 @@
+"""The command `ipagnn`. Each command lives in the module of its group; this one puts them together.
+
+A command imports what it needs when it runs: nobody should wait for torch to read a help page.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ipagnn import __version__
+from ipagnn.cli import (
+    data,
+    demo,
+    evaluation,
+    inference,
+    programs,
+    records,
+    sweep,
+    training,
+)
+from ipagnn.cli.terminal import guarded
+
+app = typer.Typer(
+    name="ipagnn",
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+PROGRAMS, DATA, TRAINING, RESULTS, USE = "Programs", "Data", "Training", "Results", "Use"
+app.command(rich_help_panel=PROGRAMS)(programs.sample)
+app.command(rich_help_panel=PROGRAMS)(programs.inspect)
+app.command(rich_help_panel=DATA)(data.generate)
+app.command(rich_help_panel=DATA)(data.ceiling)
+app.command(rich_help_panel=TRAINING)(training.train)
+app.command(rich_help_panel=TRAINING)(training.runs)
+app.command(rich_help_panel=TRAINING)(sweep.sweep)
+app.command(rich_help_panel=RESULTS)(evaluation.evaluate)
+app.command(rich_help_panel=RESULTS)(evaluation.figure)
+app.command(rich_help_panel=RESULTS)(evaluation.report)
+app.command(rich_help_panel=RESULTS)(records.record)
+app.command(rich_help_panel=RESULTS)(demo.demo)
+app.command(rich_help_panel=USE)(inference.predict)
+app.command(rich_help_panel=USE)(inference.explain)
+app.command(rich_help_panel=USE)(inference.serve)
+
+
+@app.callback(invoke_without_command=True)
+def ipagnn(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """Learning to execute programs with instruction pointer attention graph neural networks (IPA-GNN).
+
+    Draw programs from the paper's language, see them as the models do, and write data sets.
+
+    Bad input ends with exit code 2 and one sentence on standard error.
+    """
+    if version:
+        typer.echo(f"ipagnn {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: What follows `ipagnn`; None takes them from `sys.argv`.
+
+    Returns:
+        The exit code.
+    """
+    command = typer.main.get_command(app)
+
+    def run() -> None:
+        # Not `app()`, which would answer Ctrl-C and closed pipes in its own way before `guarded` sees them.
+        with command.make_context("ipagnn", list(sys.argv[1:] if arguments is None else arguments)) as context:
+            command.invoke(context)
+
+    return guarded(run)

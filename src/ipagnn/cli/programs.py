@@ -1,0 +1,181 @@
+"""The commands that show programs: `sample` and `inspect`."""
+
+import json
+import sys
+from contextlib import nullcontext
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from ipagnn.cli.terminal import output
+
+if TYPE_CHECKING:
+    from ipagnn.languages.arithmetic import Program
+
+_BLOCK = 4096  # programs drawn at a time, so that any count needs little memory
+
+
+def sample(
+    length: Annotated[int, typer.Option(help="Lines of a program.")] = 10,
+    count: Annotated[int, typer.Option(min=0, help="How many programs.")] = 1,
+    seed: Annotated[int, typer.Option(help="Which stream of programs; the same seed gives the same programs.")] = 0,
+    task: Annotated[
+        Literal["full", "partial"], typer.Option(help="Complete programs, or programs with one masked line.")
+    ] = "full",
+    train_lengths: Annotated[
+        bool,
+        typer.Option(
+            "--train-lengths", help="Draw lengths as in training: mostly `--length`, shorter ones ever more rarely."
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One object a line, with the keys `source` and `target`.")
+    ] = False,
+) -> None:
+    """Draw programs from the paper's probabilistic grammar.
+
+    The target of a program is v0 mod 1000 at its end; for a partial program, at the end of the complete one.
+
+    `ipagnn sample --length 20 --count 3 --seed 7`
+    """
+    from ipagnn.languages.arithmetic import Lengths, Sampler, format_program
+
+    sampler = Sampler(task, Lengths.training(length) if train_lengths else Lengths.exact(length), seed=seed)
+    console = output()
+    for start in range(0, count, _BLOCK):
+        table = sampler.table(start, min(_BLOCK, count - start))
+        for i, (program, target) in enumerate(zip(table, table.target.tolist(), strict=True), start):
+            source = format_program(program)
+            if as_json:
+                typer.echo(json.dumps({"source": source, "target": target}))
+                continue
+            if i:
+                typer.echo()
+            if console.is_terminal:
+                console.print(_highlighted(f"{source}\n# {target}"))
+            else:
+                typer.echo(f"{source}\n# {target}")
+
+
+def inspect(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE…", help="Files of one program each; `-` is standard input.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One object a line and file; indices count from 0.", rich_help_panel="Form")
+    ] = False,
+    dot: Annotated[
+        bool, typer.Option("--dot", help="The control flow graph for Graphviz.", rich_help_panel="Form")
+    ] = False,
+) -> None:
+    """Show programs as the models see them: nodes, branches, tokens, steps T(x) and the true result.
+
+    One node a line, but none for `else:`, `pass`, `break` and `continue`; the exit comes last. A masked line is written
+    `[MASK]`, `_` or `_ = 0`; a program with one has no value. Neither has an endless one.
+
+    `ipagnn sample | ipagnn inspect -`
+
+    `ipagnn inspect program.py --dot | dot -Tsvg > program.svg`
+    """
+    if as_json and dot:
+        raise ValueError("Both --json and --dot were given; choose one.")
+    for i, name in enumerate(files):
+        program = _read(name)
+        if as_json:
+            typer.echo(json.dumps(_description(program)))
+        elif dot:
+            from ipagnn.languages.arithmetic import control_flow_graph
+
+            typer.echo(control_flow_graph(program).to_dot())
+        else:
+            _print_table(program, name if len(files) > 1 else None, first=not i)
+
+
+def _read(name: str) -> "Program":
+    from ipagnn.languages.arithmetic import ProgramError, parse
+    from ipagnn.languages.arithmetic.text import MAX_CHARACTERS
+
+    shown = "standard input" if name == "-" else name
+    try:
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+            reader = TextIOWrapper(file, encoding="utf-8")
+            # One character too many is enough for the parser to refuse a text of any size.
+            source = reader.read(MAX_CHARACTERS + 1)
+            reader.detach()
+        return parse(source)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{shown} is not UTF-8 text; a program is a plain text file.") from error
+    except ProgramError as error:
+        raise ValueError(f"{shown}, {error}") from error
+
+
+def _outcome(program: "Program") -> tuple[int | None, int | None, str]:
+    """Value and trace length, or None for both and the reason why there are none."""
+    from ipagnn.languages.arithmetic import ExecutionError, execute
+
+    try:
+        value, trace_length = execute(program)
+    except ExecutionError as error:
+        return None, None, str(error)
+    return value, trace_length, ""
+
+
+def _description(program: "Program") -> dict[str, Any]:
+    from ipagnn.languages.arithmetic import control_flow_graph, format_program, steps
+
+    graph = control_flow_graph(program)
+    value, trace_length, _ = _outcome(program)
+    return {
+        "lines": format_program(program).split("\n"),
+        "nodes": graph.nodes.tolist(),
+        "true": graph.true.tolist(),
+        "false": graph.false.tolist(),
+        "exit": graph.exit,
+        "steps": steps(program),
+        "node_tokens": graph.node_tokens.tolist(),
+        "line_tokens": program.line_tokens.tolist(),
+        "value": value,
+        "trace_length": trace_length,
+    }
+
+
+def _print_table(program: "Program", title: str | None, *, first: bool) -> None:
+    seen = _description(program)
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    table.add_column("line", justify="right", style="dim")
+    table.add_column("source", overflow="fold")
+    table.add_column("node", justify="right", style="cyan")
+    table.add_column("true", justify="right")
+    table.add_column("false", justify="right")
+    table.add_column("tokens", overflow="fold", style="dim")
+    node_of = {line: node for node, line in enumerate(seen["nodes"])}
+    for line, (source, tokens) in enumerate(zip(seen["lines"], seen["line_tokens"], strict=True), 1):
+        node = node_of.get(line - 1)
+        successors = ("", "", "") if node is None else (str(node), *_successors(seen, node))
+        table.add_row(str(line), _highlighted(source), *successors, " ".join(map(str, tokens)))
+    table.add_row("", Text("exit", "italic"), str(seen["exit"]), str(seen["exit"]), "", "")
+    console = output()
+    if not first:
+        console.print()
+    console.print(table)
+    console.print(f"T(x) = {seen['steps']:,} steps for a model")
+    if seen["value"] is None:
+        console.print(f"no value: {_outcome(program)[2]}", markup=False, soft_wrap=True)
+    else:
+        console.print(f"value {seen['value']} after {seen['trace_length']:,} executed statements")
+
+
+def _successors(seen: dict[str, Any], node: int) -> tuple[str, str]:
+    true, false = seen["true"][node], seen["false"][node]
+    return str(true), "" if true == false else str(false)
+
+
+def _highlighted(source: str) -> Text:
+    text = Syntax(source, "python", theme="ansi_dark").highlight(source)
+    text.rstrip()
+    return text

@@ -1,0 +1,117 @@
+"""The command about several runs at once: `sweep`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.table import Table
+
+from ipagnn.cli.terminal import output
+
+if TYPE_CHECKING:
+    from ipagnn.training.sweep.run import TrialResult
+
+
+def sweep(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Holds the run folders of all trials.")],
+    preset: Annotated[
+        Literal["paper", "quick", "smoke"],
+        typer.Option(help="Settings that are not in the grid; `paper` also has the paper's grid."),
+    ] = "paper",
+    grid: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Settings in TOML, each with a list of values: `rate = [1e-3, 3e-4]`."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Its name, such as `ipa-gnn`, `line-rnn` or `ggnn`.")] = None,
+    task: Annotated[
+        Literal["full", "partial"] | None, typer.Option(help="Complete programs, or programs with one masked line.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of all trials, as in `examples=1000000`."),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Try so many points of the grid, chosen at random. [default: all]")
+    ] = None,
+    parallel: Annotated[
+        int | None,
+        typer.Option(min=1, help="Trials at the same time. [default: one a GPU; else as many as have their threads]"),
+    ] = None,
+    asha: Annotated[
+        bool, typer.Option("--asha", help="End trials early that are behind the others at the same point.")
+    ] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(help="A Ray cluster whose machines all see DIR. [default: RAY_ADDRESS, or this machine]"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One object a line for each trial.")] = False,
+) -> None:
+    """Train every point of a grid of settings, and name the run with the best accuracy on validation.
+
+    `ipagnn sweep sweeps/a --preset paper` tries the paper's grid: H ∈ {200, 300} and the rates 3e-3, 1e-3, 3e-4, 1e-4.
+    Each trial is a run folder in DIR, as `ipagnn train` makes it. Trials whose worker died go on where they were, and
+    so does a sweep that was stopped, with the same command. Needs `pip install 'ipagnn[ray]'`.
+
+    `ipagnn sweep sweeps/b --preset quick --grid grid.toml --set examples=50000 --asha`
+    """
+    from ipagnn._common.toml import parse_settings
+    from ipagnn.training.sweep.grid import PAPER_GRID, expand, read_grid
+    from ipagnn.training.sweep.run import sweep as run_sweep
+
+    if grid is None and preset != "paper":
+        raise ValueError(f"The preset {preset} has no grid of its own; name a file with --grid.")
+    changes: dict[str, Any] = parse_settings(settings or [])
+    if task is not None:
+        changes["task"] = task
+    if model is not None:
+        changes["model"] = {**changes.get("model", {}), "name": model}
+    trials = expand(PAPER_GRID if grid is None else read_grid(grid), preset, changes, samples)
+    command = ["ipagnn", *sys.argv[1:]]
+    results = run_sweep(directory, trials, address=address, parallel=parallel, asha=asha, report=_tell, command=command)
+    if as_json:
+        for result in results:
+            typer.echo(json.dumps(result.to_dict()))
+    else:
+        _print(directory, results)
+    failed = [result for result in results if result.state not in ("finished", "ended early")]
+    if failed:
+        why = f": {failed[0].error}" if failed[0].error else "."
+        typer.secho(
+            f"Error: {len(failed)} of {len(results)} trials have not ended, the first {failed[0].run}{why} The same "
+            "command goes on with them.",
+            fg="red",
+            err=True,
+        )
+        raise typer.Exit(1)
+
+
+def _tell(result: "TrialResult") -> None:
+    accuracy = "" if result.accuracy is None else f", {result.accuracy:.1%}"
+    typer.echo(f"{result.run}: {result.state} after {result.step:,} steps{accuracy}", err=True)
+
+
+def _print(directory: Path, results: "list[TrialResult]") -> None:
+    table = Table(header_style="bold")
+    settings = list(results[0].values)
+    for title in (*settings, "steps", "accuracy", "state"):
+        table.add_column(title, justify="right" if title in ("steps", "accuracy") else "left")
+    for result in sorted(
+        results, key=lambda result: -1.0 if result.accuracy is None else result.accuracy, reverse=True
+    ):
+        table.add_row(
+            *(f"{value:g}" if isinstance(value, float) else str(value) for value in result.values.values()),
+            f"{result.step:,}/{result.steps:,}",
+            "–" if result.accuracy is None else f"{result.accuracy:.1%}",
+            result.state,
+            style="bold" if result.selected else None,
+        )
+    output().print(table)
+    for result in results:
+        if result.selected:
+            output().print(
+                f"{directory / result.run} is selected: {result.accuracy:.1%} of the validation programs",
+                soft_wrap=True,
+                markup=False,
+            )

@@ -1,0 +1,181 @@
+"""The commands about training: `train` and `runs`."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from ipagnn.cli.terminal import output
+
+if TYPE_CHECKING:
+    from ipagnn.training import Progress
+
+_LINE_SECONDS = 60  # between two lines of progress where there is no terminal
+
+
+def train(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The run's folder; made if need be, gone on with if it was stopped.")
+    ],
+    preset: Annotated[
+        Literal["paper", "quick", "smoke"] | None,
+        typer.Option(
+            help="`paper`: the paper's recipe. `quick`: a smaller language, minutes on 2 CPU cores. `smoke`: seconds. "
+            "[default: paper]",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings in TOML, over those of the preset.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Its name, such as `ipa-gnn`, `line-rnn` or `ggnn`.")] = None,
+    task: Annotated[
+        Literal["full", "partial"] | None, typer.Option(help="Complete programs, or programs with one masked line.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Programs of `ipagnn generate`. [default: fresh ones, endlessly]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of weights, programs and their order.")] = None,
+    device: Annotated[str | None, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:N`.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting of `config.toml`, as in `model.hidden=64`."),
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(help="Stop in good order after this long: `90s`, `10m`, `2h`. Exit code 0.")
+    ] = None,
+) -> None:
+    """Train a model in a folder of its own, which records settings, code, hardware, metrics and checkpoints.
+
+    However it was stopped (Ctrl-C, a kill, a full disk), the same command goes on, to the same weights as if it had
+    not been; so does `ipagnn train RUN` alone. A folder with other settings is refused. On several GPUs or machines:
+    `torchrun --nproc-per-node 8 -m ipagnn train RUN`.
+
+    `ipagnn train runs/a --preset quick --model ipa-gnn`
+
+    `ipagnn train runs/b --preset paper --task partial --set model.hidden=300 --set rate=3e-4 --time-limit 30m`
+    """
+    from ipagnn._common.toml import parse_settings
+    from ipagnn.training import train as run_training
+    from ipagnn.training.processes import rank_and_world
+    from ipagnn.training.resolve import resolve
+
+    limit = None if time_limit is None else _seconds(time_limit)
+    changes: dict[str, Any] = parse_settings(settings or [])
+    for name, value in (("task", task), ("data", data), ("seed", seed), ("device", device)):
+        if value is not None:
+            changes[name] = value
+    if model is not None:
+        changes["model"] = {**changes.get("model", {}), "name": model}
+    resolved = resolve(run, preset, config, changes)
+    writes = rank_and_world()[0] == 0
+    with watch(resolved.steps) if writes else _nobody() as report:
+        result = run_training(resolved, run, time_limit=limit, report=report, command=["ipagnn", *sys.argv[1:]])
+    if not writes:
+        return
+    if result.state == "finished":
+        message = (
+            f"{run} has finished after {result.step:,} steps: {result.accuracy:.1%} of the validation programs at step "
+            f"{result.best_step:,}, whose weights are in {run / 'model.safetensors'}"
+        )
+    else:
+        message = (
+            f"{run} was stopped by the time limit after {result.step:,} of {resolved.steps:,} steps; "
+            "the same command goes on"
+        )
+    output().print(message, soft_wrap=True, markup=False)
+
+
+def runs(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, with all folders below.")],
+    compare: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also plot loss and accuracy of all runs: a png, pdf or svg."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One object a line.")] = False,
+) -> None:
+    """List runs: model, task, steps, best accuracy on validation, when they began, and whether they have finished.
+
+    `ipagnn runs runs --compare runs.png`
+    """
+    from ipagnn.training.runs.listing import compare_runs, list_runs
+
+    found = list_runs(directory)
+    if compare is not None:
+        compare_runs(directory, compare)
+    if as_json:
+        for summary in found:
+            typer.echo(json.dumps(summary.to_dict()))
+        return
+    table = Table(header_style="bold")
+    for title in ("run", "model", "task", "H", "seed", "steps", "accuracy", "begun (UTC)", "state"):
+        table.add_column(title, justify="right" if title in ("H", "seed", "steps", "accuracy") else "left")
+    for s in found:
+        table.add_row(
+            *(s.run, s.model, s.task, str(s.hidden), str(s.seed), f"{s.step:,}/{s.steps:,}"),
+            "–" if s.accuracy is None else f"{s.accuracy:.1%}",
+            s.started.removesuffix("+00:00").replace("T", " "),
+            s.state,
+        )
+    output().print(table)
+
+
+@contextmanager
+def _nobody() -> Iterator[None]:
+    """No report."""
+    yield None
+
+
+@contextmanager
+def watch(total: int) -> Iterator[Callable[["Progress"], None]]:
+    """Show how training goes, on standard error: a bar on a terminal, else a line a minute."""
+    if not sys.stderr.isatty():
+        yield _lines()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[told]}"))
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("Training", total=total, told="")
+        yield lambda now: bar.update(task, completed=now.step, told=_told(now))
+
+
+def _lines() -> Callable[["Progress"], None]:
+    last = time.monotonic()
+
+    def report(now: "Progress") -> None:
+        nonlocal last
+        if time.monotonic() - last >= _LINE_SECONDS:
+            last = time.monotonic()
+            typer.echo(f"step {now.step:,}/{now.steps:,}  {_told(now)}", err=True)
+
+    return report
+
+
+def _told(now: "Progress") -> str:
+    left = f"{now.seconds_left / 60:,.0f} min" if now.seconds_left > 90 else f"{now.seconds_left:.0f} s"
+    validated = "" if now.validation is None else f"  validation {now.validation:.1%}"
+    return (
+        f"{now.examples_per_second:,.0f} examples/s  loss {now.loss:.3f}  accuracy {now.accuracy:.1%}{validated}  "
+        f"{left} left"
+    )
+
+
+def _seconds(text: str) -> float:
+    """`90s`, `10m` or `2h` in seconds."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"--time-limit is {text!r}; it must be a time above 0, as in 90s, 10m or 2h.")
+    return seconds

@@ -1,0 +1,191 @@
+"""From programs to the batch that models read."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ipagnn.data._compiled.collate import (
+    build_arrivals,
+    build_chain_rows,
+    build_graph_rows,
+    build_graphs,
+    follow_traces,
+)
+from ipagnn.data.contract import Batch, RowKind, Rows
+from ipagnn.languages.arithmetic._compiled.trace import trace_all
+from ipagnn.languages.arithmetic.program import Program, ProgramTable
+from ipagnn.languages.arithmetic.vocabulary import NUMBER
+
+STEP_LIMIT = 1_000_000
+"""No program of a batch may ask for more steps than this."""
+TRACE_LIMIT = 20_000
+"""Steps of the true trace that a batch holds of one program, unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepBudget:
+    """How many steps a model may take on a program.
+
+    Attributes:
+        kind: `paper` is T(x) (SPEC 3); `static` is enough for the true trace by the loop counts that stand in the text;
+            `trace` is what the true trace has and two more, for complete programs.
+        factor: Multiplies any of them; 2.0 gives twice the steps.
+        cap: Most steps of the latter two, which grow without bound.
+    """
+
+    kind: Literal["paper", "static", "trace"] = "paper"
+    factor: float = 1.0
+    cap: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("paper", "static", "trace"):
+            raise ValueError(f"The step budget {self.kind!r} is unknown; choose 'paper', 'static' or 'trace'.")
+        if not (math.isfinite(self.factor) and self.factor > 0):
+            raise ValueError(f"A step budget's factor is a positive number; {self.factor!r} is not.")
+        if not 1 <= self.cap <= STEP_LIMIT:
+            raise ValueError(f"A step budget's cap lies in 1..{STEP_LIMIT}; {self.cap} does not.")
+
+    def apply(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The budget that becomes of the counted `steps`: T(x), the bound by loop counts, or the trace's."""
+        spare = 2 if self.kind == "trace" else 0  # a loop may be left late by one test
+        budget: npt.NDArray[np.int64] = np.ceil((steps + spare) * self.factor).astype(np.int64)
+        if self.kind != "paper":
+            budget = np.minimum(budget, self.cap)
+        if len(budget) and budget.max() > STEP_LIMIT:
+            raise ValueError(
+                f"Program {int(budget.argmax())} of the batch asks for {int(budget.max()):,} steps or more; "
+                f"at most {STEP_LIMIT:,} are run. Nest its loops less deeply, or choose a smaller step budget."
+            )
+        return budget
+
+
+PAPER_BUDGET = StepBudget()
+
+
+def collate(
+    programs: ProgramTable | Sequence[Program],
+    rows: RowKind | None = None,
+    budget: StepBudget = PAPER_BUDGET,
+    *,
+    modulus: int = 1000,
+    condition_modulus: int = 10,
+    trace_limit: int = TRACE_LIMIT,
+    indent: bool = True,
+    taken: bool = False,
+) -> Batch:
+    """Build the batch of `programs`.
+
+    Args:
+        programs: A table, or any sequence of programs (whose targets are then unknown).
+        rows: The rows to prepare for packed execution: `graph`, `trace` (complete programs only), `lines`, or None.
+        budget: How many steps the models may take.
+        modulus, condition_modulus: Of the grammar; they decide the true trace and nothing else.
+        trace_limit: Longer traces are cut off here (of the paper's test programs, about 1 in 200 at length 100).
+        indent: Whether statements say how far they are indented; if not, all read as those of the first level. The
+            graphs are the same.
+        taken: Whether rows of the kind `graph` tell which branch the true trace takes (complete programs only).
+
+    Returns:
+        The batch, on the CPU.
+    """
+    table = programs if isinstance(programs, ProgramTable) else ProgramTable.from_programs(programs)
+    offsets, tokens, program, line, true, false, steps = graphs_of(table, budget, modulus, condition_modulus)
+    line_tokens = table.line_tokens.astype(np.int32)
+    if not indent:
+        line_tokens[:, 0] = NUMBER
+        tokens[line >= 0, 0] = NUMBER
+    if rows is None:
+        packed = None
+    elif rows == "graph":
+        starts, node, row_program, row_true, row_false = build_graph_rows(offsets, true, false, steps)
+        branches = (true != false)[node]
+        packed = _rows(rows, starts, tokens[node], node, row_program, branches, row_true, row_false, len(table))
+        if taken and len(node):
+            traces = _traces(offsets, tokens, true, false, modulus, condition_modulus, int(steps.max()) + 1)
+            followed = follow_traces(offsets, true, false, *traces, starts[1], node, row_program, row_true, row_false)
+            packed = replace(packed, taken=torch.from_numpy(followed))
+    else:
+        if rows == "trace":
+            item_offsets, items = _traces(offsets, tokens, true, false, modulus, condition_modulus, trace_limit)
+            item_tokens = tokens
+        else:
+            item_offsets, items = table.line_offsets, np.arange(len(table.line_tokens), dtype=np.int32)
+            item_tokens = line_tokens
+        starts, position, row_program, row_true = build_chain_rows(item_offsets)
+        node = items[position]
+        undecided, none = np.zeros(len(node), np.bool_), np.full(len(node), -1, np.int32)
+        packed = _rows(rows, starts, item_tokens[node], node, row_program, undecided, row_true, none, len(table))
+    return Batch(
+        target=torch.from_numpy(table.target.astype(np.int64)),
+        steps=torch.from_numpy(steps.astype(np.int32)),
+        line_offsets=torch.from_numpy(table.line_offsets.astype(np.int32)),
+        line_tokens=torch.from_numpy(line_tokens),
+        node_offsets=torch.from_numpy(offsets),
+        node_tokens=torch.from_numpy(tokens),
+        node_program=torch.from_numpy(program),
+        node_line=torch.from_numpy(line),
+        true=torch.from_numpy(true),
+        false=torch.from_numpy(false),
+        rows=packed,
+    )
+
+
+def graphs_of(
+    table: ProgramTable, budget: StepBudget = PAPER_BUDGET, modulus: int = 1000, condition_modulus: int = 10
+) -> tuple[npt.NDArray[Any], ...]:
+    """What `build_graphs` makes of all programs, but with the steps that `budget` gives them."""
+    *graphs, steps = build_graphs(table.line_offsets, table.line_tokens, budget.kind == "static")
+    if budget.kind == "trace":
+        offsets, tokens, _, _, true, false = graphs
+        steps = np.diff(_traces(offsets, tokens, true, false, modulus, condition_modulus, budget.cap)[0])
+    return *graphs, budget.apply(steps)
+
+
+def _rows(
+    kind: RowKind,
+    starts: npt.NDArray[np.int64],
+    tokens: npt.NDArray[np.int32],
+    node: npt.NDArray[np.int32],
+    program: npt.NDArray[np.int32],
+    branches: npt.NDArray[np.bool_],
+    true: npt.NDArray[np.int32],
+    false: npt.NDArray[np.int32],
+    programs: int,
+) -> Rows:
+    arrival_offsets, arrivals = build_arrivals(true, false, programs)
+    return Rows(
+        kind=kind,
+        step_offsets=tuple(starts.tolist()),
+        tokens=torch.from_numpy(tokens),
+        node=torch.from_numpy(node),
+        program=torch.from_numpy(program),
+        branches=torch.from_numpy(branches),
+        true=torch.from_numpy(true),
+        false=torch.from_numpy(false),
+        arrival_offsets=torch.from_numpy(arrival_offsets),
+        arrivals=torch.from_numpy(arrivals),
+    )
+
+
+def _traces(
+    node_offsets: npt.NDArray[np.int32],
+    node_tokens: npt.NDArray[np.int32],
+    true: npt.NDArray[np.int32],
+    false: npt.NDArray[np.int32],
+    modulus: int,
+    condition_modulus: int,
+    limit: int,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Offsets [program + 1] and nodes of the true traces, one after the other."""
+    offsets, nodes, program, problem = trace_all(
+        node_offsets, node_tokens, true, false, modulus, condition_modulus, limit
+    )
+    if problem:
+        why = "has a masked line" if problem == 1 else "compares a value beyond 2**40"
+        raise ValueError(f"Program {program} of the batch {why}, so its trace cannot be followed; leave it out.")
+    return offsets, nodes

@@ -1,0 +1,297 @@
+"""Programs that somebody brings: Parquet, JSON lines, or a folder of `.py` files, read a window at a time.
+
+Nothing is executed, nothing is read whole, and whatever is wrong is told with the line, row or file where it stands.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from ipagnn.data.collate import PAPER_BUDGET, StepBudget, graphs_of
+from ipagnn.languages.arithmetic import (
+    PAPER,
+    ExecutionError,
+    Grammar,
+    Program,
+    ProgramError,
+    ProgramTable,
+    Task,
+    parse,
+    target,
+)
+from ipagnn.languages.arithmetic.text import MAX_CHARACTERS, format_program
+
+WINDOW: Final = 1024
+"""Programs held at a time."""
+LINE_LIMIT: Final = 16 * 2**20
+"""Bytes of a line of JSON; a program of the longest text fits."""
+PARQUET_SUFFIXES: Final = (".parquet", ".pq")
+
+_TARGET_COMMENT = re.compile(r"\n[ \t]*#[ \t]*(\d{1,9})\s*\Z")
+
+
+class _InvalidError(ValueError):
+    """A program that cannot be evaluated; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A program as it stands in the file."""
+
+    place: str
+    content: "str | Program | _InvalidError"
+    target: Any = None
+
+
+class ProgramFile:
+    """The programs of a file or folder. Iterating gives them as tables of up to `WINDOW`.
+
+    - Parquet (also a folder of it): the column `source`, or the column `tokens` of `ipagnn generate`; and `target`.
+    - JSON lines: a string, or an object with `source` and `target`, on every line.
+    - A folder: every `.py` file below it, sorted by path.
+
+    Targets are needed for partial programs only; in a `.py` file a comment at the end, `# 123`, gives it. The target of
+    a full program is its value; if one is given, it must be that.
+
+    Args:
+        path: Where the programs are.
+        task: The task they must be of; None takes that of the first.
+        grammar: Decides values and classes.
+        budget: Programs that would get more steps than are ever run are refused.
+        skip_invalid: Leave out what cannot be evaluated, and count it, instead of raising.
+
+    Attributes:
+        task: The task of the programs, as soon as it is known.
+        count: Programs given so far.
+        skipped: Programs left out so far.
+        first_skipped: Why the first of them was.
+
+    Raises:
+        ValueError: While iterating: a program is not in the language, does not end, has no or a wrong target, or is not
+            of the same task as the others. The sentence names the place.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        task: Task | None = None,
+        grammar: Grammar = PAPER,
+        budget: StepBudget = PAPER_BUDGET,
+        *,
+        skip_invalid: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        if not self.path.exists():
+            raise ValueError(f"There is no file or folder {self.path}; --programs names the programs to evaluate.")
+        self.task: Task | None = task
+        self.grammar, self.budget, self.skip_invalid = grammar, budget, skip_invalid
+        self.count = self.skipped = 0
+        self.first_skipped: str | None = None
+        self._given_task = task
+
+    def __len__(self) -> int:
+        """How many programs there seem to be, before any is looked at."""
+        if self.path.is_dir():
+            python, parquet = self._files()
+            return len(python) + sum(_rows(file) for file in parquet)
+        if _is_parquet(self.path):
+            return _rows(self.path)
+        with self.path.open("rb") as file:
+            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) + 1
+
+    def __iter__(self) -> Iterator[ProgramTable]:
+        self.count = self.skipped = 0
+        self.first_skipped, self.task = None, self._given_task
+        programs: list[Program] = []
+        targets: list[int | None] = []
+        for item in self._items():
+            try:
+                program, target = self._check(item)
+            except _InvalidError as error:
+                sentence = f"{item.place}: {error}"
+                if not self.skip_invalid:
+                    raise ValueError(
+                        f"{sentence} Correct it, or leave out what is invalid with --skip-invalid."
+                    ) from error
+                self.skipped += 1
+                self.first_skipped = self.first_skipped or sentence
+                continue
+            programs.append(program)
+            targets.append(target)
+            self.count += 1
+            if len(programs) == WINDOW:
+                yield ProgramTable.from_programs(programs, targets)
+                programs, targets = [], []
+        if programs:
+            yield ProgramTable.from_programs(programs, targets)
+        if not self.count:
+            left_out = (
+                f": {self.skipped:,} left out as invalid, the first is {self.first_skipped}" if self.skipped else "."
+            )
+            raise ValueError(f"{self.path} holds no program that can be evaluated{left_out}")
+
+    def _check(self, item: _Item) -> tuple[Program, int]:
+        if isinstance(item.content, _InvalidError):
+            raise item.content
+        condition_modulus = self.grammar.condition_modulus
+        try:
+            program = parse(item.content, condition_modulus) if isinstance(item.content, str) else item.content
+            task: Task = "partial" if program.is_partial else "full"
+            if self.task is None:
+                self.task = task
+            if task != self.task:
+                kind = {"full": "complete", "partial": "masked"}
+                because = "the task is" if self._given_task else "the programs before it are"
+                raise _InvalidError(
+                    f"the program is {kind[task]}, but {because} {self.task}. Evaluate full and partial programs apart."
+                )
+            given = self._target(item.target)
+            true = target(program, self.grammar) if task == "full" else None
+            table = ProgramTable.from_programs([program])
+            graphs_of(table, self.budget, self.grammar.modulus, condition_modulus)
+        except (ProgramError, ExecutionError) as error:
+            raise _InvalidError(f"in the program, {error}") from error
+        except ValueError as error:
+            raise _InvalidError(str(error)) from error
+        if true is None:
+            if given is None:
+                raise _InvalidError(
+                    "the program has a masked line and no target; give `target`, the value of the complete program."
+                )
+            return program, given
+        if given is not None and given != true:
+            raise _InvalidError(f"the target is {given}, but the program's value is {true}.")
+        return program, true
+
+    def _target(self, given: Any) -> int | None:
+        if given is None:
+            return None
+        if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < self.grammar.modulus:
+            shown = json.dumps(given, default=str)
+            raise _InvalidError(
+                f"the target is {shown[:40]}; it must be a whole number from 0 to {self.grammar.modulus - 1}."
+            )
+        return given
+
+    def _items(self) -> Iterator[_Item]:
+        if self.path.is_dir():
+            python, parquet = self._files()
+            for file in python:
+                yield _read_python(file)
+            for file in parquet:
+                yield from _read_parquet(file)
+        elif _is_parquet(self.path):
+            yield from _read_parquet(self.path)
+        else:
+            yield from _read_json_lines(self.path)
+
+    def _files(self) -> tuple[list[Path], list[Path]]:
+        python = sorted(self.path.rglob("*.py"))
+        parquet = sorted(file for file in self.path.iterdir() if file.suffix in PARQUET_SUFFIXES)
+        if bool(python) == bool(parquet):
+            found = "both" if python else "neither"
+            raise ValueError(
+                f"The folder {self.path} holds {found} `.py` and Parquet files; it must hold programs of one kind."
+            )
+        return python, parquet
+
+
+def _is_parquet(path: Path) -> bool:
+    if path.suffix in PARQUET_SUFFIXES:
+        return True
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def _rows(path: Path) -> int:
+    return int(_open_parquet(path).metadata.num_rows)
+
+
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+    except pa.ArrowException as error:
+        raise ValueError(f"{path} is not a Parquet file: {error}.") from error
+
+
+def _read_python(path: Path) -> _Item:
+    try:
+        with path.open(encoding="utf-8") as file:
+            source = file.read(MAX_CHARACTERS + 1)  # one too many is enough for the parser to refuse
+    except UnicodeDecodeError:
+        return _Item(str(path), _InvalidError("the file is not UTF-8 text."))
+    comment = _TARGET_COMMENT.search(source) if len(source) <= MAX_CHARACTERS else None
+    program_is_masked = "[MASK]" in source or re.search(r"^[ \t]*_[ \t]*(=|$)", source, re.MULTILINE)
+    return _Item(str(path), source, int(comment[1]) if comment and program_is_masked else None)
+
+
+def _read_json_lines(path: Path) -> Iterator[_Item]:
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(LINE_LIMIT + 1):
+            number += 1
+            place = f"{path}, line {number}"
+            if len(line) > LINE_LIMIT:
+                yield _Item(place, _InvalidError(f"the line is longer than {LINE_LIMIT:,} bytes; it holds no program."))
+                while line and not line.endswith(b"\n"):
+                    line = file.readline(LINE_LIMIT)
+            elif line.strip():
+                yield _read_json(place, line)
+
+
+def _read_json(place: str, line: bytes) -> _Item:
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        shown = line[:40].decode("utf-8", "replace").strip()
+        return _Item(place, _InvalidError(f"{shown!r} is not JSON; a line is a string or an object with `source`."))
+    if isinstance(content, str):
+        return _Item(place, content)
+    if isinstance(content, dict) and isinstance(content.get("source"), str):
+        return _Item(place, content["source"], content.get("target"))
+    found = (
+        f"an object with the keys {', '.join(map(repr, content))[:60]}" if isinstance(content, dict) else "no object"
+    )
+    return _Item(place, _InvalidError(f"found {found}; a line is a string or an object whose `source` is a string."))
+
+
+def _read_parquet(path: Path) -> Iterator[_Item]:
+    file = _open_parquet(path)
+    names = file.schema_arrow.names
+    column = next((name for name in ("source", "tokens") if name in names), None)
+    if column is None:
+        raise ValueError(
+            f"{path} has the columns {', '.join(names)}; it needs `source` (text) or `tokens`, and `target` for "
+            "programs with a masked line."
+        )
+    wanted = [column, *(["target"] if "target" in names else [])]
+    row = 0
+    try:
+        for batch in file.iter_batches(batch_size=WINDOW, columns=wanted):
+            for values in batch.to_pylist():
+                content = values[column]
+                read = _from_tokens(content) if column == "tokens" else content
+                if not isinstance(read, str | Program | _InvalidError):
+                    read = _InvalidError(f"`source` is {read!r:.40}; it must be text.")
+                yield _Item(f"{path}, row {row}", read, values.get("target"))
+                row += 1
+    except pa.ArrowException as error:
+        raise ValueError(f"{path} cannot be read beyond row {row}: {error}.") from error
+
+
+def _from_tokens(tokens: Any) -> "Program | _InvalidError":
+    """The program that tokens spell, if they are exactly those of its text."""
+    try:
+        program = Program(np.asarray(tokens, np.int16).reshape(-1, 4))
+        if parse(format_program(program)) == program:
+            return program
+    except (ProgramError, IndexError, TypeError, ValueError, OverflowError):
+        pass
+    return _InvalidError("its `tokens` spell no program; they are four ids a line, as `ipagnn generate` writes them.")

@@ -1,0 +1,1 @@
+"""Predictions and explanations: what the command line, the page and notebooks share."""

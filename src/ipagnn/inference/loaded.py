@@ -1,0 +1,115 @@
+"""Which model answers: by name, file or run folder, or the one in the package that fits the program."""
+
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Final
+
+from ipagnn.languages.arithmetic import Grammar, Program, Task, parse
+from ipagnn.models import ModelConfig, ProgramModel, available_models
+from ipagnn.reporting.runs import Weights
+from ipagnn.training.runs.folder import MODEL
+
+EXACT_NODE_STEPS: Final = 2_000
+"""Programs of more nodes times steps are executed pruned, where the model can."""
+PRUNE: Final = 1e-4
+"""Pointer mass below this is then not followed."""
+_KEPT_MODELS: Final = 8
+
+ModelLike = str | Path | ProgramModel
+"""A name in the package, a file, a run folder, or a model itself."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model with what people call it.
+
+    Attributes:
+        name: How it was asked for.
+        task: The task it was trained for, as far as is known.
+        model: The model, ready for inference.
+    """
+
+    name: str
+    task: Task
+    model: ProgramModel = field(repr=False)
+
+    @property
+    def config(self) -> ModelConfig:
+        """Configuration of the model."""
+        return self.model.config
+
+    @property
+    def grammar(self) -> Grammar:
+        """The language of the model."""
+        return self.model.config.grammar
+
+    @cached_property
+    def _pruned(self) -> ProgramModel:
+        return self.model.with_config(prune=PRUNE).eval()
+
+    def parse(self, source: str) -> Program:
+        """Read a program in the model's language."""
+        return parse(source, self.grammar.condition_modulus)
+
+    def check(self, program: Program) -> None:
+        """Refuse a program of a task that the model cannot do."""
+        task: Task = "partial" if program.is_partial else "full"
+        if task not in self.model.tasks:
+            raise ValueError(
+                f"The model {self.name} ({self.model.name}) needs complete programs, and this one has a masked line; "
+                "put a statement in its place, or choose another model."
+            )
+
+    def for_size(self, node_steps: int) -> ProgramModel:
+        """The model in the execution that suits a program of so many nodes times steps."""
+        long = node_steps > EXACT_NODE_STEPS and self.model.can_prune and not self.model.config.prune
+        return self._pruned if long else self.model
+
+
+def choose_model(model: ModelLike | None, source: str) -> LoadedModel:
+    """The model that is asked for; if none is, the one in the package that fits the program.
+
+    Raises:
+        ValueError: None is asked for and none fits.
+        ProgramError: None is asked for, and the text is not a program.
+    """
+    if model is None:
+        return load_cached(default_model("partial" if parse(source).is_partial else "full"))
+    if isinstance(model, ProgramModel):
+        return LoadedModel(model.name, "full", model.eval())
+    return load_cached(model)
+
+
+def default_model(task: Task) -> str:
+    """Name of the model in the package for a task.
+
+    Raises:
+        ValueError: There is none.
+    """
+    usual = f"ipa-gnn-{task}"
+    available = available_models()
+    if usual in available:
+        return usual
+    what = "complete programs" if task == "full" else "programs with a masked line"
+    come = f"those that come with it are {', '.join(available)}" if available else "none comes with it"
+    raise ValueError(
+        f"This installation has no model {usual} for {what} ({come}); name one with --model (in Python model=…): a "
+        f"file, or a run folder such as `ipagnn train runs/a --preset quick --task {task}` makes."
+    )
+
+
+def load_cached(name: str | Path) -> LoadedModel:
+    """Load a model, or give the one that was loaded from the same, unchanged file before."""
+    path = Path(name)
+    if path.is_dir():
+        path /= MODEL
+    status = path.stat() if path.is_file() else None
+    return _load(str(name), status and (status.st_mtime_ns, status.st_size, status.st_ino))
+
+
+@lru_cache(maxsize=_KEPT_MODELS)
+def _load(name: str, version: tuple[int, int, int] | None) -> LoadedModel:
+    """`version` tells a new file from the one that was loaded."""
+    weights = Weights.find(name)
+    return LoadedModel(name, weights.task, weights.load())

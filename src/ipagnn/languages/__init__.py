@@ -1,0 +1,1 @@
+"""Programming languages that programs are drawn from."""

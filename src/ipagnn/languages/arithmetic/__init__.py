@@ -1,0 +1,52 @@
+"""The language: programs, their text, control flow graphs, exact execution, and the sampler that draws them.
+
+Knows no tensors, and imports nothing from the rest of the package.
+"""
+
+from ipagnn.languages.arithmetic.cfg import ControlFlowGraph, control_flow_graph, steps
+from ipagnn.languages.arithmetic.grammar import AUTHORS, PAPER, Grammar, Lengths
+from ipagnn.languages.arithmetic.interpreter import (
+    EndlessLoopError,
+    Execution,
+    ExecutionError,
+    MaskedProgramError,
+    Step,
+    StepLimitError,
+    execute,
+    trace,
+    trace_length,
+    value,
+)
+from ipagnn.languages.arithmetic.program import Line, Program, ProgramTable, Task
+from ipagnn.languages.arithmetic.sampler import Sampler
+from ipagnn.languages.arithmetic.targets import target
+from ipagnn.languages.arithmetic.text import ProgramError, format_program, parse
+
+__all__ = [
+    "AUTHORS",
+    "PAPER",
+    "ControlFlowGraph",
+    "EndlessLoopError",
+    "Execution",
+    "ExecutionError",
+    "Grammar",
+    "Lengths",
+    "Line",
+    "MaskedProgramError",
+    "Program",
+    "ProgramError",
+    "ProgramTable",
+    "Sampler",
+    "Step",
+    "StepLimitError",
+    "Task",
+    "control_flow_graph",
+    "execute",
+    "format_program",
+    "parse",
+    "steps",
+    "target",
+    "trace",
+    "trace_length",
+    "value",
+]

@@ -1,0 +1,349 @@
+"""Compiled code that draws programs from the grammar; `sampler.py` is its plain interface.
+
+The refinement of holes (see `grammar.py`), with five tricks that leave its distribution as it is:
+
+1. *Slack.* All that the choices need to know of the budget is the slack: the lines still to be had once every open hole
+   takes its least number. A choice costs what it needs beyond its hole's least, and fits if the slack covers it; a
+   finished program has the right length exactly if no slack is left.
+2. *One draw finds a hole.* Open holes are listed by kind, and those of a kind weigh the same, so a number below the
+   total weight names the kind and the hole in its list; the last one of the list takes its place.
+3. *No slack, no order.* Without slack, what a hole becomes depends on the hole alone, so the order no longer matters
+   and no hole need be drawn: the rest is settled while the lines are written out.
+4. *Constants last.* Operators, constants and counters depend on nothing but the shape, so they are drawn for accepted
+   shapes only.
+5. *A stream of numbers per program* (`random_kernels.py`), so that a program is a function of the seed and its index,
+   whatever thread, chunk or machine draws it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from ipagnn.languages.arithmetic import vocabulary as v
+from ipagnn.languages.arithmetic._compiled.random import below, seed_stream
+
+MAX_ATTEMPTS = 100_000
+"""Shapes drawn for one program before its length is taken to be out of the grammar's reach."""
+
+
+class Rules(NamedTuple):
+    """A `Grammar` as compiled code reads it: ranges are split into a least value and a number of values."""
+
+    modulus: int
+    condition_modulus: int
+    initial_least: int
+    initial_values: int
+    operand_least: int
+    operand_values: int
+    condition_least: int
+    condition_values: int
+    count_least: int
+    count_values: int
+    counters: int
+    arithmetic: npt.NDArray[np.int16]
+    conditions: npt.NDArray[np.int16]
+    hole_stmt: int
+    hole_block: int
+    hole_stmts: int
+    hole_stmts_nonempty: int
+    stmt_pass: int
+    stmt_arithmetic: int
+    stmt_repeat: int
+    stmt_if: int
+    stmt_if_else: int
+    block_break: int
+    block_continue: int
+    block_plain: int
+    stmts_nonempty: int
+    stmts_stmt: int
+    stmts_nothing: int
+    block_limit: int
+
+
+class Scratch(NamedTuple):
+    """Working memory of one thread for programs of up to a given length.
+
+    Attributes:
+        random: uint64 [2]; state of the generator.
+        kind, depth, loops, following: int32 [element]; the linked list of lines and holes: what each is, its indent,
+            the loops around it, and the element after it.
+        holes: int32 [kind of hole, hole]; the open holes of each kind.
+        counters: int32 [counter]; the counters, those in use first, outermost loop first.
+        arithmetic_lines: int32 [line]; lines that could be masked.
+    """
+
+    random: npt.NDArray[np.uint64]
+    kind: npt.NDArray[np.int32]
+    depth: npt.NDArray[np.int32]
+    loops: npt.NDArray[np.int32]
+    following: npt.NDArray[np.int32]
+    holes: npt.NDArray[np.int32]
+    counters: npt.NDArray[np.int32]
+    arithmetic_lines: npt.NDArray[np.int32]
+
+
+def new_scratch(longest: int) -> Scratch:
+    """Working memory for programs of up to `longest` lines."""
+    # At most every line is one element, and every line leaves at most one STMTS beside it (the statements before a
+    # `break`, or after any other line).
+    elements = 2 * longest + 2
+
+    def column() -> npt.NDArray[np.int32]:
+        return np.empty(elements, np.int32)
+
+    holes: npt.NDArray[np.int32] = np.empty((4, elements), np.int32)
+    counters: npt.NDArray[np.int32] = np.empty(v.VARIABLES, np.int32)
+    random: npt.NDArray[np.uint64] = np.empty(2, np.uint64)
+    return Scratch(random, column(), column(), column(), column(), holes, counters, np.empty(longest, np.int32))
+
+
+# What an element of the list is: a hole (these four also number the lists of holes), a line, or gone.
+_STMT, _BLOCK, _STMTS, _STMTS_NONEMPTY = 0, 1, 2, 3
+_PASS, _ARITHMETIC, _COUNTER, _WHILE, _DECREMENT, _IF, _ELSE, _BREAK, _CONTINUE, _NOTHING = range(4, 14)
+
+_V0, _NUMBER = v.VARIABLE, v.NUMBER
+_OP_ASSIGN, _OP_WHILE, _OP_SUBTRACT = v.ASSIGN, v.WHILE_GREATER, v.SUBTRACT
+_OP_PASS, _OP_ELSE, _OP_BREAK, _OP_CONTINUE = v.PASS, v.ELSE, v.BREAK, v.CONTINUE
+
+
+@njit(cache=True, nogil=True)
+def draw_length(random, lengths, totals):  # type: ignore[no-untyped-def]
+    """The length of a program: the first number of its stream. `totals` are the running sums of the weights."""
+    drawn = below(random, totals[-1])
+    choice = 0
+    while drawn >= totals[choice]:
+        choice += 1
+    return lengths[choice]
+
+
+@njit(cache=True, nogil=True)
+def draw_lengths(seed, start, lengths, totals, random, out):  # type: ignore[no-untyped-def]
+    """The lengths of the programs from `start` on, into `out`."""
+    for i in range(len(out)):
+        seed_stream(random, seed, start + np.uint64(i))
+        out[i] = draw_length(random, lengths, totals)
+
+
+@njit(cache=True, nogil=True)
+def _draw_shape(rules, scratch, length):  # type: ignore[no-untyped-def]
+    """Refine holes until no slack is left. Returns whether the shape has, or is bound to have, `length` lines."""
+    random, holes = scratch.random, scratch.holes
+    kind, depth, loops, following = scratch.kind, scratch.depth, scratch.loops, scratch.following
+    kind[0], depth[0], loops[0], following[0] = _STMTS_NONEMPTY, 0, 0, -1
+    holes[_STMTS_NONEMPTY, 0] = 0
+    elements = 1
+    stmt, block, stmts, nonempty = 0, 0, 0, 1  # the number of open holes of each kind
+    slack = length - 2
+    while slack > 0:
+        until_stmt = rules.hole_stmt * stmt
+        until_nonempty = until_stmt + rules.hole_stmts_nonempty * nonempty
+        until_block = until_nonempty + rules.hole_block * block
+        total = until_block + rules.hole_stmts * stmts
+        if total == 0:
+            return False  # no hole is left, but lines are
+        drawn = below(random, total)
+        if drawn < until_stmt:
+            place = drawn // rules.hole_stmt
+            hole = holes[_STMT, place]
+            stmt -= 1
+            holes[_STMT, place] = holes[_STMT, stmt]
+            until_arithmetic = rules.stmt_pass + rules.stmt_arithmetic
+            until_if = until_arithmetic + rules.stmt_if
+            until_if_else, until_repeat = until_if, until_if
+            if slack >= 3:
+                until_if_else += rules.stmt_if_else
+                until_repeat = until_if_else
+                if loops[hole] < rules.counters:
+                    until_repeat += rules.stmt_repeat
+            drawn = below(random, until_repeat)
+            if drawn < until_arithmetic:
+                kind[hole] = _ARITHMETIC if drawn >= rules.stmt_pass else _PASS
+                continue
+            indent, around, onward = depth[hole], loops[hole], following[hole]
+            if drawn < until_if_else:
+                kind[hole] = _IF
+                kind[elements], depth[elements], loops[elements] = _BLOCK, indent + 1, around
+                following[hole] = elements
+                holes[_BLOCK, block] = elements
+                block += 1
+                elements += 1
+                slack -= 1
+                if drawn >= until_if:
+                    kind[elements], depth[elements], loops[elements] = _ELSE, indent, around
+                    following[elements - 1] = elements
+                    elements += 1
+                    kind[elements], depth[elements], loops[elements] = _BLOCK, indent + 1, around
+                    following[elements - 1] = elements
+                    holes[_BLOCK, block] = elements
+                    block += 1
+                    elements += 1
+                    slack -= 2
+            else:
+                kind[hole] = _COUNTER
+                following[hole] = elements
+                kind[elements], depth[elements], loops[elements] = _WHILE, indent, around
+                following[elements] = elements + 1
+                elements += 1
+                kind[elements], depth[elements], loops[elements] = _DECREMENT, indent + 1, around
+                following[elements] = elements + 1
+                elements += 1
+                kind[elements], depth[elements], loops[elements] = _BLOCK, indent + 1, around + 1
+                holes[_BLOCK, block] = elements
+                block += 1
+                elements += 1
+                slack -= 3
+            following[elements - 1] = onward
+        elif drawn < until_nonempty:
+            place = (drawn - until_stmt) // rules.hole_stmts_nonempty
+            hole = holes[_STMTS_NONEMPTY, place]
+            nonempty -= 1
+            holes[_STMTS_NONEMPTY, place] = holes[_STMTS_NONEMPTY, nonempty]
+            kind[hole] = _STMT
+            holes[_STMT, stmt] = hole
+            stmt += 1
+            kind[elements], depth[elements], loops[elements] = _STMTS, depth[hole], loops[hole]
+            following[elements] = following[hole]
+            following[hole] = elements
+            holes[_STMTS, stmts] = elements
+            stmts += 1
+            elements += 1
+        elif drawn < until_block:
+            place = (drawn - until_nonempty) // rules.hole_block
+            hole = holes[_BLOCK, place]
+            block -= 1
+            holes[_BLOCK, place] = holes[_BLOCK, block]
+            until_continue = rules.block_break + rules.block_continue if loops[hole] > 0 else 0
+            choices = until_continue + rules.block_plain
+            if choices == 0:
+                return False
+            drawn = below(random, choices)
+            if drawn >= until_continue:
+                kind[hole] = _STMTS_NONEMPTY
+                holes[_STMTS_NONEMPTY, nonempty] = hole
+                nonempty += 1
+            else:
+                kind[hole] = _STMTS
+                holes[_STMTS, stmts] = hole
+                stmts += 1
+                kind[elements] = _BREAK if drawn < rules.block_break else _CONTINUE
+                depth[elements] = depth[hole]
+                following[elements] = following[hole]
+                following[hole] = elements
+                elements += 1
+        else:
+            place = (drawn - until_block) // rules.hole_stmts
+            hole = holes[_STMTS, place]
+            stmts -= 1
+            holes[_STMTS, place] = holes[_STMTS, stmts]
+            until_one = rules.stmts_nonempty + rules.stmts_stmt
+            choices = until_one + rules.stmts_nothing
+            if choices == 0:
+                return False
+            drawn = below(random, choices)
+            if drawn < rules.stmts_nonempty:
+                kind[hole] = _STMTS_NONEMPTY
+                holes[_STMTS_NONEMPTY, nonempty] = hole
+                nonempty += 1
+                slack -= 1
+            elif drawn < until_one:
+                kind[hole] = _STMT
+                holes[_STMT, stmt] = hole
+                stmt += 1
+                slack -= 1
+            else:
+                kind[hole] = _NOTHING
+    # From here on every STMTS becomes nothing; what is open still makes new ones, all of them empty.
+    return rules.stmts_nothing > 0 or stmts + block + nonempty == 0
+
+
+@njit(cache=True, nogil=True)
+def _write_line(line, depth, operation, variable, operand):  # type: ignore[no-untyped-def]
+    line[0] = _NUMBER + depth
+    line[1] = operation
+    line[2] = variable
+    line[3] = _NUMBER + operand
+
+
+@njit(cache=True, nogil=True)
+def _write_lines(rules, scratch, tokens):  # type: ignore[no-untyped-def]
+    """Walk the list, settle the holes left in it, draw the constants and write the tokens.
+
+    Returns:
+        The number of arithmetic lines, or -1 if a hole cannot be filled.
+    """
+    random, counters, arithmetic_lines = scratch.random, scratch.counters, scratch.arithmetic_lines
+    for k in range(rules.counters):
+        counters[k] = k + 1
+    _write_line(tokens[0], 0, _OP_ASSIGN, _V0, rules.initial_least + below(random, rules.initial_values))
+    line, arithmetic, counter = 1, 0, 0
+    element = 0
+    while element >= 0:
+        kind, depth, loops = scratch.kind[element], scratch.depth[element], scratch.loops[element]
+        element = scratch.following[element]
+        if kind in (_NOTHING, _STMTS):
+            continue
+        if kind == _BLOCK:
+            until_continue = rules.block_break + rules.block_continue if loops > 0 else 0
+            if until_continue + rules.block_plain == 0:
+                return -1
+            drawn = below(random, until_continue + rules.block_plain)
+            kind = _STMT if drawn >= until_continue else (_BREAK if drawn < rules.block_break else _CONTINUE)
+        if kind in (_STMT, _STMTS_NONEMPTY):
+            drawn = below(random, rules.stmt_pass + rules.stmt_arithmetic)
+            kind = _ARITHMETIC if drawn >= rules.stmt_pass else _PASS
+        row = tokens[line]
+        if kind == _ARITHMETIC:
+            operation = rules.arithmetic[below(random, len(rules.arithmetic))]
+            _write_line(row, depth, operation, _V0, rules.operand_least + below(random, rules.operand_values))
+            arithmetic_lines[arithmetic] = line
+            arithmetic += 1
+        elif kind == _IF:
+            operation = rules.conditions[below(random, len(rules.conditions))]
+            _write_line(row, depth, operation, _V0, rules.condition_least + below(random, rules.condition_values))
+        elif kind == _COUNTER:
+            # The counters of the enclosing loops stand first in the list; any of the rest may be swapped to be next.
+            chosen = loops + below(random, rules.counters - loops)
+            counter = counters[chosen]
+            counters[chosen] = counters[loops]
+            counters[loops] = counter
+            _write_line(row, depth, _OP_ASSIGN, _V0 + counter, rules.count_least + below(random, rules.count_values))
+        elif kind == _WHILE:  # follows its _COUNTER directly, and is followed by its _DECREMENT
+            _write_line(row, depth, _OP_WHILE, _V0 + counter, 0)
+        elif kind == _DECREMENT:
+            _write_line(row, depth, _OP_SUBTRACT, _V0 + counter, 1)
+        elif kind == _ELSE:
+            _write_line(row, depth, _OP_ELSE, _OP_ELSE, 0)
+        elif kind == _BREAK:
+            _write_line(row, depth, _OP_BREAK, _OP_BREAK, 0)
+        elif kind == _CONTINUE:
+            _write_line(row, depth, _OP_CONTINUE, _OP_CONTINUE, 0)
+        else:
+            _write_line(row, depth, _OP_PASS, _OP_PASS, 0)
+        line += 1
+    return arithmetic
+
+
+@njit(cache=True, nogil=True)
+def draw_program(rules, scratch, partial, tokens):  # type: ignore[no-untyped-def]
+    """Draw a program of `len(tokens)` lines from the stream in `scratch.random`.
+
+    Args:
+        rules: The grammar.
+        scratch: The working memory.
+        partial: Whether the program must have a line that can be masked.
+        tokens: int16 [line, 4] out. Complete: masking comes after execution.
+
+    Returns:
+        The line to mask for a partial program, 0 for a full one; -1 if no program came out of `MAX_ATTEMPTS` attempts.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        if not _draw_shape(rules, scratch, len(tokens)):
+            continue
+        arithmetic = _write_lines(rules, scratch, tokens)
+        if partial and arithmetic > 0:
+            return np.int64(scratch.arithmetic_lines[below(scratch.random, arithmetic)])
+        if not partial and arithmetic >= 0:
+            return np.int64(0)
+    return np.int64(-1)

@@ -1,0 +1,150 @@
+"""Compiled stepping through a program: the nodes of its true trace, for the models that follow it.
+
+`interpreter.trace` is the readable twin that also tells values; a test holds the two together.
+"""
+
+import numpy as np
+from numba import njit
+
+from ipagnn.languages.arithmetic import vocabulary as v
+
+_HOLDS_MARGIN = 2**40
+
+
+def _condition_table() -> tuple[np.ndarray, np.ndarray]:
+    comparison = np.full(v.VOCABULARY_SIZE, -1, np.int8)
+    modular = np.zeros(v.VOCABULARY_SIZE, np.bool_)
+    for name, token in v.OPERATION_ID.items():
+        head, _, rest = name.partition(" ")
+        if head in ("if", "while") and rest:
+            comparison[token] = (">", "<", ">=", "<=").index(rest.removesuffix(" %"))
+            modular[token] = rest.endswith("%")
+    return comparison, modular
+
+
+_LOOPS = np.isin(np.arange(v.VOCABULARY_SIZE), list(v.WHILE_OPERATIONS))
+COMPARISON, MODULAR = _condition_table()
+"""By operation id: which of > < >= <= a condition uses (-1: no condition), and whether it compares `v % 10`."""
+_ADD, _SUBTRACT, _MULTIPLY, _ASSIGN = v.ADD, v.SUBTRACT, v.MULTIPLY, v.ASSIGN
+_NUMBER, _VARIABLE, _VARIABLES, _MASK = v.NUMBER, v.VARIABLE, v.VARIABLES, v.MASK
+
+
+@njit(cache=True, nogil=True)
+def condition_holds(operation, value, operand, condition_modulus):  # type: ignore[no-untyped-def]
+    """Whether `value` meets the condition of an `if` or `while`. Modulo is Python's: never negative."""
+    if MODULAR[operation]:
+        value = value % condition_modulus
+    comparison = COMPARISON[operation]
+    if comparison == 0:
+        return value > operand
+    if comparison == 1:
+        return value < operand
+    if comparison == 2:
+        return value >= operand
+    return value <= operand
+
+
+@njit(cache=True, nogil=True)
+def trace_nodes(node_tokens, true, false, first, modulus, condition_modulus, limit):  # type: ignore[no-untyped-def]
+    """The nodes a program executes, the exit left out, at most `limit` of them.
+
+    Variables that no condition compares as they are can be kept modulo `modulus`; the others are kept exactly.
+
+    Args:
+        node_tokens: int [node, 4] of one program, its exit last.
+        true, false: Successors, counted from `first`.
+
+    Returns:
+        int32 nodes counted from `first`, and 0; or those seen so far and 1 for a masked line, 2 for too large a value.
+    """
+    exit_node = len(node_tokens) - 1
+    exact = np.zeros(_VARIABLES, np.bool_)
+    for n in range(exit_node):
+        operation = node_tokens[n, 1]
+        if COMPARISON[operation] >= 0 and not MODULAR[operation]:
+            exact[node_tokens[n, 2] - _VARIABLE] = True
+    values = np.zeros(_VARIABLES, np.int64)
+    nodes = np.empty(64, np.int32)
+    count = 0
+    n = 0
+    while n != exit_node and count < limit:
+        if count == len(nodes):
+            grown = np.empty(2 * count, np.int32)
+            grown[:count] = nodes
+            nodes = grown
+        nodes[count] = first + n
+        count += 1
+        operation = node_tokens[n, 1]
+        if operation == _MASK:
+            return nodes[:count], 1
+        variable = node_tokens[n, 2] - _VARIABLE
+        operand = np.int64(node_tokens[n, 3] - _NUMBER)
+        if COMPARISON[operation] >= 0:
+            taken = condition_holds(operation, values[variable], operand, condition_modulus)
+            n = (true[n] if taken else false[n]) - first
+            continue
+        value = values[variable]
+        if operation == _ADD:
+            value += operand
+        elif operation == _SUBTRACT:
+            value -= operand
+        elif operation == _MULTIPLY:
+            value *= operand
+        else:
+            value = operand
+        if not exact[variable]:
+            value %= modulus
+        elif abs(value) > _HOLDS_MARGIN:
+            return nodes[:count], 2
+        values[variable] = value
+        n = true[n] - first
+    return nodes[:count], 0
+
+
+@njit(cache=True, nogil=True)
+def loop_depths(node_tokens):  # type: ignore[no-untyped-def]
+    """How many loops each node of a program stands in, a `while` in its own too. int64 [node]
+
+    The nodes of a loop are those that follow it, until one stands as far left: what lies between without a node
+    (`else`, `pass`, `break`, `continue`) ends no loop that the next node does not end as well.
+    """
+    depths = np.zeros(len(node_tokens), np.int64)
+    opened = np.empty(len(node_tokens), np.int64)  # the indents of the loops around, outermost first
+    count = 0
+    for n in range(len(node_tokens) - 1):  # the exit stands in none
+        indent = node_tokens[n, 0]
+        while count and opened[count - 1] >= indent:
+            count -= 1
+        if _LOOPS[node_tokens[n, 1]]:
+            opened[count] = indent
+            count += 1
+        depths[n] = count
+    return depths
+
+
+@njit(cache=True, nogil=True)
+def trace_all(node_offsets, node_tokens, true, false, modulus, condition_modulus, limit):  # type: ignore[no-untyped-def]
+    """The traces of all programs of a batch, one after the other; see `trace_nodes`.
+
+    Returns:
+        int64 offsets [program + 1], int32 nodes, and the first program that cannot be followed, with why: (-1, 0) if
+        there is none.
+    """
+    programs = len(node_offsets) - 1
+    offsets = np.zeros(programs + 1, np.int64)
+    nodes = np.empty(32 * programs + 64, np.int32)
+    for b in range(programs):
+        first, end = node_offsets[b], node_offsets[b + 1]
+        trace, problem = trace_nodes(
+            node_tokens[first:end], true[first:end], false[first:end], first, modulus, condition_modulus, limit
+        )
+        if problem:
+            return offsets, nodes[:0], b, problem
+        start = offsets[b]
+        offsets[b + 1] = start + len(trace)
+        if offsets[b + 1] > len(nodes):
+            grown = np.empty(2 * offsets[b + 1], np.int32)
+            grown[:start] = nodes[:start]
+            nodes = grown
+        nodes[start : offsets[b + 1]] = trace
+    return offsets, nodes[: offsets[programs]], -1, 0

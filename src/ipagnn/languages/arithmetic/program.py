@@ -1,0 +1,150 @@
+"""A program of the language, and many of them side by side."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ipagnn.languages.arithmetic.vocabulary import MASK, NUMBER, OPERATION, OPERATIONS, VARIABLE
+
+TokenArray = npt.NDArray[np.int16]
+Task = Literal["full", "partial"]
+"""Full programs, or programs with one masked line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line, spelled out.
+
+    Attributes:
+        indent: Nesting depth, 0 at the top.
+        operation: A name of `vocabulary.OPERATIONS`, or `"mask"`.
+        variable: `k` of `vk`; None for `else`, `pass`, `continue`, `break` and a mask.
+        operand: The constant on the right; None where the line has none.
+    """
+
+    indent: int
+    operation: str
+    variable: int | None
+    operand: int | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Program:
+    """A program, held as the four token ids of each of its lines (SPEC 4), which spell it completely.
+
+    Attributes:
+        line_tokens: int16 [line, 4]; read-only.
+    """
+
+    line_tokens: TokenArray
+
+    def __post_init__(self) -> None:
+        tokens = np.array(self.line_tokens, np.int16)  # a copy, so that nobody else can write to it
+        if tokens.ndim != 2 or tokens.shape[1] != 4 or not len(tokens):
+            raise ValueError(f"line_tokens has shape {tokens.shape}; a program has at least one line of 4 tokens.")
+        tokens.setflags(write=False)
+        object.__setattr__(self, "line_tokens", tokens)
+
+    def __len__(self) -> int:
+        return len(self.line_tokens)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and np.array_equal(self.line_tokens, other.line_tokens)
+
+    def __hash__(self) -> int:
+        return hash(self.line_tokens.tobytes())
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines, spelled out."""
+        return tuple(map(_spell, self.line_tokens.tolist()))
+
+    @property
+    def masked_lines(self) -> tuple[int, ...]:
+        """Indices of the masked lines."""
+        return tuple(np.flatnonzero(self.line_tokens[:, 1] == MASK).tolist())
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a line is masked, so that the program has no value of its own."""
+        return bool((self.line_tokens[:, 1] == MASK).any())
+
+
+def _spell(tokens: Sequence[int]) -> Line:
+    indent, operation, variable, operand = tokens
+    if operation == MASK:
+        return Line(indent - NUMBER, "mask", None, None)
+    name = OPERATIONS[operation - OPERATION]
+    if variable == operation:
+        return Line(indent - NUMBER, name, None, None)
+    return Line(indent - NUMBER, name, variable - VARIABLE, operand - NUMBER)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ProgramTable:
+    """Many programs, flat: what the sampler makes, shards store and batches are built from.
+
+    Attributes:
+        line_offsets: int64 [program + 1]; program `i` has the lines `line_offsets[i]:line_offsets[i + 1]`.
+        line_tokens: int16 [line, 4]; the lines of all programs, one after the other.
+        target: int32 [program]; v0 modulo the grammar's modulus at the end, of the complete program; -1 if unknown.
+    """
+
+    line_offsets: npt.NDArray[np.int64]
+    line_tokens: TokenArray
+    target: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def __getitem__(self, index: int) -> Program:
+        """Program `index`."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"Program {index} was asked of a table of {len(self)}.")
+        start, stop = self.line_offsets[index % len(self)], self.line_offsets[index % len(self) + 1]
+        return Program(self.line_tokens[start:stop])
+
+    def __iter__(self) -> Iterator[Program]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Lines of each program."""
+        return np.diff(self.line_offsets)
+
+    def slice(self, start: int, stop: int) -> "ProgramTable":
+        """The programs `start:stop`, as views."""
+        first, last = self.line_offsets[start], self.line_offsets[stop]
+        return ProgramTable(
+            self.line_offsets[start : stop + 1] - first, self.line_tokens[first:last], self.target[start:stop]
+        )
+
+    def take(self, indices: npt.ArrayLike) -> "ProgramTable":
+        """The programs at `indices`, in that order."""
+        chosen = np.asarray(indices, np.int64)
+        lengths = self.lengths[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        lines = np.repeat(self.line_offsets[chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return ProgramTable(offsets, self.line_tokens[lines], self.target[chosen])
+
+    @staticmethod
+    def from_programs(programs: Sequence[Program], targets: Sequence[int | None] | None = None) -> "ProgramTable":
+        """A table of `programs`; a target that is None, or not given at all, is unknown (-1)."""
+        offsets = np.concatenate([[0], np.cumsum([len(p) for p in programs])]).astype(np.int64)
+        tokens = [p.line_tokens for p in programs] or [np.zeros((0, 4), np.int16)]
+        known = targets if targets is not None else [None] * len(programs)
+        target = np.array([-1 if t is None else t for t in known], np.int32)
+        return ProgramTable(offsets, np.concatenate(tokens), target)
+
+    @staticmethod
+    def concatenate(tables: Sequence["ProgramTable"]) -> "ProgramTable":
+        """All programs of `tables`, in order."""
+        lengths = np.concatenate([[0], *(t.lengths for t in tables)])
+        return ProgramTable(
+            np.cumsum(lengths).astype(np.int64),
+            np.concatenate([np.zeros((0, 4), np.int16), *(t.line_tokens for t in tables)]),
+            np.concatenate([np.zeros(0, np.int32), *(t.target for t in tables)]),
+        )

@@ -1,0 +1,1 @@
+"""Executions of programs by models: tensors in, tensors out."""

@@ -1,0 +1,1 @@
+"""Compiled code shared by the executions."""

@@ -1,0 +1,1 @@
+"""Message passing over the nodes of control flow graphs."""

@@ -1,0 +1,176 @@
+"""Message passing over the rows of a plan, in plain torch: what the kernels for GPUs compute, to be read.
+
+It gives the logits and gradients of the dense executions, which spell the paper; the kernels are held against both.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ipagnn.data.contract import Batch
+from ipagnn.models.base import ProgramModel
+from ipagnn.models.message_passing import MessagePassing
+from ipagnn.models.r_gat import LEAK, RGAT, softmax_at
+from ipagnn.nn.cell import STATE_PARTS
+from ipagnn.nn.control import InstructionPointer, Neighbours
+from ipagnn.nn.execution import GatedUpdate, TypedMessages
+from ipagnn.ops.messages._compiled.rows import DECIDES, START
+from ipagnn.ops.messages.triton.plan import MessageKind, MessagePlan
+from ipagnn.ops.messages.triton.statement_plan import StatementPlan
+from ipagnn.ops.pointer.equations import EPSILON, branch_decisions, divide
+
+KIND_OF_SLOT = {2: (0, 1), 4: (0, 2, 1, 3)}
+"""The edge type of each slot, where there are two or four. The rarer types come last."""
+
+
+def message_kind(model: ProgramModel) -> MessageKind | Literal["statements"] | None:
+    """The rows that a model's message passing needs; None if it is none of those that have kernels."""
+    if isinstance(model, RGAT):
+        return "neighbours"
+    if not isinstance(model, MessagePassing) or type(model).forward is not MessagePassing.forward:
+        return None
+    gated = isinstance(model.execution, GatedUpdate)
+    if isinstance(model.control, InstructionPointer):
+        kind: MessageKind = "absorbing" if model.control.exit_keeps else "pointer"
+        return kind if gated and not model.control.hard else None
+    return "neighbours" if gated else "statements"
+
+
+def make_plan(model: ProgramModel, batch: Batch, *, pinned: bool = False) -> MessagePlan | StatementPlan:
+    """The plan of a batch for a model that has a `message_kind`; `pinned` in page-locked memory."""
+    kind = message_kind(model)
+    assert kind is not None
+    if kind != "statements":
+        return MessagePlan.build(batch, kind, pinned=pinned)
+    config = model.config
+    return StatementPlan.build(batch, both_ways=config.both_ways, edge_types=config.edge_types, pinned=pinned)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The messages of a step, with rows counted within it. [edge] each, but flags [row]"""
+
+    rows: int
+    source: Tensor
+    kind: Tensor
+    target: Tensor
+    flags: Tensor
+
+    @staticmethod
+    def of(plan: MessagePlan, first: int, end: int, sent_from: int) -> "_Step":
+        """Messages that arrive at rows first : end; they were sent from rows sent_from and later."""
+        slots = plan.capacity.slots
+        edges = slice(int(plan.arrival_offsets[first]), int(plan.arrival_offsets[end]))
+        code = plan.arrivals[edges].long()
+        return _Step(
+            end - first,
+            code // slots - sent_from,
+            torch.tensor(KIND_OF_SLOT[slots])[code % slots],
+            plan.targets[edges].long() - first,
+            plan.flags[first:end],
+        )
+
+
+def run_rows(model: ProgramModel, plan: MessagePlan | StatementPlan) -> Tensor:
+    """Logits [program, class] of the plan's batch."""
+    if isinstance(plan, StatementPlan):
+        return _run_statements(model, plan)
+    hidden = model.config.hidden
+    tokens = plan.tokens[: int(plan.waves[1])]
+    h = model.cell(model.cell.zero_state(len(tokens)), tokens)[plan.statement[: int(plan.offsets[1])].long()]
+    h = h[:, -hidden:] if isinstance(model, RGAT) else h
+    p = (plan.flags[: len(h)] & START != 0).to(h.dtype)
+    states, pointers = [h], [p]
+    absorbing = plan.capacity.kind == "absorbing"
+    offsets = plan.offsets.tolist()[: -1 if absorbing else None]
+    for first, end in pairwise(sorted(set(offsets))):
+        h, p = _update(model, h, p, _Step.of(plan, first, end, first))
+        following = plan.next[first:end].long() - end
+        goes_on = following >= 0
+        h = torch.zeros_like(h[goes_on]).index_copy(0, following[goes_on], h[goes_on])
+        p = torch.zeros_like(p[goes_on]).index_copy(0, following[goes_on], p[goes_on])
+        states.append(h)
+        pointers.append(p)
+    if absorbing:
+        assert isinstance(model, MessagePassing)
+        exits = _Step.of(plan, offsets[-1], int(plan.offsets[-1]), 0)
+        final, _ = _gather(model, torch.cat(states), torch.cat(pointers), exits, plan.flags)
+    else:
+        final = torch.cat(states)[plan.final.long()]
+    logits: Tensor = model.output(final)
+    return logits
+
+
+def _run_statements(model: ProgramModel, plan: StatementPlan) -> Tensor:
+    assert isinstance(model, MessagePassing)
+    assert isinstance(model.control, Neighbours)
+    slots = plan.capacity.slots
+    rows = plan.offsets.tolist()
+    exits = plan.exit_offsets.tolist()
+    first = plan.tokens[: rows[1]]
+    made = model.cell(model.cell.zero_state(len(first)), first)  # a of the step before: of rows, then of exits
+    kept = [made[:0]]
+    for t in range(1, len(rows) - 1):
+        places = torch.cat([torch.arange(*rows[t : t + 2]), rows[-1] + torch.arange(*exits[t : t + 2])])
+        readers = (slots * places[:, None] + torch.arange(slots)).flatten()
+        begin, end = plan.arrival_offsets[readers].long(), plan.arrival_offsets[readers + 1].long()
+        target = torch.repeat_interleave(torch.arange(len(readers)), end - begin)
+        edges = torch.arange(len(target)) + (begin - (end - begin).cumsum(0) + (end - begin))[target]
+        code = plan.arrivals[edges].long()
+        source = torch.where(code >= 0, code - rows[t - 1], rows[t] - rows[t - 1] - 1 - code - exits[t - 1])
+        total = made.new_zeros(len(readers), made.shape[1]).index_add(0, target, made[source])
+        total, counts = total.view(-1, slots, total.shape[1]), plan.counts[readers].view(-1, slots).to(made.dtype)
+        if isinstance(model.execution, TypedMessages):  # the Dense of a sum, with its bias once for each message
+            parts = total.unflatten(2, (STATE_PARTS, -1)).unbind(1)
+            typed = zip(parts, counts.T, model.execution.dense, strict=True)
+            total = torch.stack(
+                [(x @ dense.weight + n[:, None, None] * dense.bias).flatten(1) for x, n, dense in typed], 1
+            )
+        h = total.sum(1)
+        if model.control.divisor == "mass":
+            h = h / (counts.sum(1) + EPSILON)[:, None]
+        count = rows[t + 1] - rows[t]
+        kept.append(h[count:])
+        made = torch.cat([model.cell(h[:count], plan.tokens[rows[t] : rows[t + 1]]), h[count:]])
+    logits: Tensor = model.output(torch.cat(kept)[plan.final.long()])
+    return logits
+
+
+def _update(model: ProgramModel, h: Tensor, p: Tensor, step: _Step) -> tuple[Tensor, Tensor]:
+    """The rows' states and pointer one step later."""
+    if isinstance(model, RGAT):
+        return _attend(model, h, step), p
+    assert isinstance(model, MessagePassing)
+    proposal, p = _gather(model, h, p, step, step.flags)
+    return model.execution.update(h, proposal), p
+
+
+def _gather(model: MessagePassing, h: Tensor, p: Tensor, step: _Step, flags: Tensor) -> tuple[Tensor, Tensor]:
+    """What arrives, h~, and its mass, from rows with states h, pointer p and these flags."""
+    assert isinstance(model.execution, GatedUpdate)
+    parts = h.view(len(h), -1, model.config.hidden)
+    by_kind = torch.stack([dense(parts) for dense in model.execution.dense], dim=1).flatten(2)
+    messages = by_kind[step.source, step.kind]
+    nothing = h.new_zeros(step.rows, h.shape[1])
+    if not isinstance(model.control, InstructionPointer):
+        in_degree = nothing[:, 0].index_add(0, step.target, (step.kind < 2).to(p.dtype))
+        return nothing.index_add(0, step.target, messages) / (2 + in_degree).sqrt()[:, None], p
+    shares = branch_decisions(model.control.branch(h), flags[: len(h)] & DECIDES != 0, hard=False)
+    weight = p[step.source] * shares[step.source, step.kind]
+    mass = nothing[:, 0].index_add(0, step.target, weight)
+    total = nothing.index_add(0, step.target, weight[:, None] * messages)
+    return divide(total, mass) if model.control.normalise else total, mass
+
+
+def _attend(model: RGAT, h: Tensor, step: _Step) -> Tensor:
+    attention = model.attention
+    g = torch.einsum("nh,rho->nro", h, attention.kernel).unflatten(2, (attention.heads, -1))
+    query, key = (g * attention.query).sum(-1), (g * attention.key).sum(-1)
+    logits = query[step.target, step.kind] + key[step.source, step.kind]
+    weights = softmax_at(nn.functional.leaky_relu(logits, LEAK), step.target, step.rows)
+    messages = (weights[..., None] * g[step.source, step.kind]).flatten(1)
+    proposal = torch.zeros_like(h).index_add(0, step.target, messages) + attention.bias
+    return nn.functional.layer_norm(h + nn.functional.elu(proposal), (h.shape[1],))

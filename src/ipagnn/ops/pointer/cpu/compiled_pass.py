@@ -1,0 +1,308 @@
+"""The packed step on a CPU: all steps of a pass in one call of compiled code, products by the BLAS that torch brings.
+
+A pass runs on one thread and does not hold the interpreter lock: two that call torch for each product, hundreds of
+times, wait for the lock longer than a second core can make up for in a small batch. Kernels work row by row, so that a
+row's gates stay in the nearest cache, in short loops over few arrays, which is what the compiler turns into vector
+instructions.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ipagnn.ops.pointer.cpu.math import jit, multiply, product, sigmoid, tanh
+from ipagnn.ops.pointer.cpu.torch_pass import TOKENS, PackedPass
+from ipagnn.ops.pointer.equations import EPSILON
+
+
+@jit
+def _sigmoids(x):  # type: ignore[no-untyped-def]
+    for j in range(len(x)):
+        x[j] = sigmoid(x[j])
+
+
+@jit
+def _tanhs(x):  # type: ignore[no-untyped-def]
+    for j in range(len(x)):
+        x[j] = tanh(x[j])
+
+
+@jit
+def _token(gates, before, after, inputs, memories, table, words, layer, k, place, first, count):  # type: ignore[no-untyped-def]
+    """See `PackedPass.token`. table: of the tokens, or the bias as the only row; words: [row, token]."""
+    hidden = memories.shape[-1]
+    for row in range(count):
+        at = place + row
+        gate = gates[layer, k, at]
+        add = table[words[first + row, k] if layer == 0 else 0]
+        i, f, g, o = gate[:hidden], gate[hidden : 2 * hidden], gate[2 * hidden : 3 * hidden], gate[3 * hidden :]
+        for j in range(4 * hidden):
+            gate[j] += add[j]
+        _sigmoids(gate[: 2 * hidden])
+        _tanhs(g)
+        _sigmoids(o)
+        part = 2 * layer * hidden
+        old = before[at, part : part + hidden] if k == 0 else memories[layer, k - 1, at]
+        new = after[at, part : part + hidden] if k + 1 == TOKENS else memories[layer, k, at]
+        for j in range(hidden):
+            new[j] = f[j] * old[j] + i[j] * g[j]
+        if layer == 0:
+            out = inputs[k, at, :hidden]
+        elif k + 1 < TOKENS:
+            out = inputs[k + 1, at, hidden:]
+        else:
+            out = after[at, 3 * hidden :]
+        for j in range(hidden):
+            out[j] = o[j] * tanh(new[j])
+        if layer == 0 and k + 1 == TOKENS:
+            after[at, hidden : 2 * hidden] = out
+
+
+@jit
+def _token_backward(gates, before, after, memories, d_states, d_inputs, layer, k, parity, place, count):  # type: ignore[no-untyped-def]
+    """See `PackedPass.token_backward`."""
+    hidden = memories.shape[-1]
+    part = 2 * layer * hidden
+    shape, d_output = np.empty(hidden, gates.dtype), np.empty(hidden, gates.dtype)
+    one = gates.dtype.type(1)
+    for row in range(count):
+        at = place + row
+        gate = gates[layer, k, at]
+        old = before[at, part : part + hidden] if k == 0 else memories[layer, k - 1, at]
+        new = after[at, part : part + hidden] if k + 1 == TOKENS else memories[layer, k, at]
+        d_memory = d_states[parity, row, part : part + hidden]
+        if k + 1 == TOKENS:
+            d_output[:] = d_states[parity, row, part + hidden : part + 2 * hidden]
+            if layer == 0:
+                d_output += d_inputs[row, :hidden]
+        else:
+            d_output[:] = d_inputs[row, layer * hidden : (layer + 1) * hidden]
+        for j in range(hidden):
+            shape[j] = tanh(new[j])
+        for j in range(hidden):
+            d_memory[j] += d_output[j] * gate[3 * hidden + j] * (one - shape[j] * shape[j])
+        for j in range(hidden):
+            o = gate[3 * hidden + j]
+            gate[3 * hidden + j] = d_output[j] * shape[j] * o * (one - o)
+        for j in range(hidden):
+            d_m, i, f, g = d_memory[j], gate[j], gate[hidden + j], gate[2 * hidden + j]
+            gate[j] = d_m * g * i * (one - i)
+            gate[hidden + j] = d_m * old[j] * f * (one - f)
+            gate[2 * hidden + j] = d_m * i * (one - g * g)
+            d_memory[j] = d_m * f
+
+
+@jit
+def _decide(after, branch_weight, branch_bias, branches, soft, shares, hard, place, first, count):  # type: ignore[no-untyped-def]
+    """See `PackedPass.decide`."""
+    for row in range(count):
+        shares[first + row, 0] = 1
+        shares[first + row, 1] = 0
+        if len(branch_weight) and branches[first + row]:
+            state = after[place + row]
+            score = branch_bias[0]
+            for j in range(len(branch_weight)):
+                score += state[j] * branch_weight[j]
+            true, false = 1 / (1 + math.exp(-score)), 1 / (1 + math.exp(score))
+            soft[first + row, 0] = true
+            soft[first + row, 1] = false
+            shares[first + row, 0] = (score >= 0) if hard else true
+            shares[first + row, 1] = (score < 0) if hard else false
+
+
+@jit
+def _add_scaled(total, weight, values):  # type: ignore[no-untyped-def]
+    for j in range(len(values)):
+        total[j] += weight * values[j]
+
+
+@jit
+def _dot(x, y):  # type: ignore[no-untyped-def]
+    total = x[0] * y[0]
+    for j in range(1, len(x)):
+        total += x[j] * y[j]
+    return total
+
+
+@jit
+def _depart(  # type: ignore[no-untyped-def]
+    after, before, mass, shares, true, false, final, arrived, normalise, place, first, count, next_place, next_count
+):
+    """See `PackedPass.depart`."""
+    rows = len(mass)
+    following = first + count
+    for row in range(next_count):
+        before[next_place + row, :] = 0
+        mass[following + row] = 0
+    for row in range(count):
+        state = after[place + row]
+        for side in range(2):
+            target = true[first + row] if side == 0 else false[first + row]
+            weight = mass[first + row] * shares[first + row, side]
+            if target >= rows:
+                arrived[target - rows] += weight
+                _add_scaled(final[target - rows], weight, state)
+            elif target >= 0:
+                mass[target] += weight
+                _add_scaled(before[next_place + target - following], weight, state)
+    if normalise:
+        for row in range(next_count):
+            if mass[following + row] > 0:
+                divisor = mass[following + row] + before.dtype.type(EPSILON)
+                state = before[next_place + row]
+                for j in range(len(state)):
+                    state[j] /= divisor
+
+
+@jit
+def _depart_backward(  # type: ignore[no-untyped-def]
+    after, mass, shares, soft, branches, true, false, d_exit, d_arrived, d_mass, d_score, d_states, branch_weight,
+    parity, place, first, count,
+):  # fmt: skip
+    """See `PackedPass.depart_backward`."""
+    rows = len(mass)
+    following = first + count
+    for row in range(count):
+        here = first + row
+        state, d_state = after[place + row], d_states[parity, row]
+        d_state[:] = 0
+        d_true = d_false = mass.dtype.type(0)
+        for side in range(2):
+            target = true[here] if side == 0 else false[here]
+            if target < 0:
+                continue
+            if target >= rows:
+                gradient, d_weight = d_exit[target - rows], d_arrived[target - rows]
+            else:
+                gradient, d_weight = d_states[1 - parity, target - following], d_mass[target]
+            d_weight += _dot(gradient, state)
+            _add_scaled(d_state, mass[here] * shares[here, side], gradient)
+            if side == 0:
+                d_true = d_weight
+            else:
+                d_false = d_weight
+        d_mass[here] = shares[here, 0] * d_true + shares[here, 1] * d_false
+        if branches[here] and len(branch_weight):
+            d_score[here] += mass[here] * soft[here, 0] * soft[here, 1] * (d_true - d_false)
+            _add_scaled(d_state, d_score[here], branch_weight)
+
+
+@jit
+def _arrive_backward(before, mass, d_mass, d_states, parity, place, first, count):  # type: ignore[no-untyped-def]
+    """See `PackedPass.arrive_backward`."""
+    for row in range(count):
+        d_state = d_states[parity, row]
+        if mass[first + row] > 0:
+            divisor = mass[first + row] + before.dtype.type(EPSILON)
+            for j in range(len(d_state)):
+                d_state[j] /= divisor
+        d_mass[first + row] -= _dot(d_state, before[place + row])
+
+
+@jit
+def _table_gradient(d_gates, words, d_table):  # type: ignore[no-untyped-def]
+    """See `PackedPass.table_gradient`."""
+    for k in range(words.shape[1]):
+        for row in range(len(words)):
+            _add_scaled(d_table[words[row, k]], d_table.dtype.type(1), d_gates[k, row])
+
+
+@jit
+def _walk(  # type: ignore[no-untyped-def]
+    address, steps, keep, hidden_1, kernel_2, table, bias, branch_weight, branch_bias, words, branches, true, false,
+    gates, before, after, inputs, memories, mass, shares, soft, final, arrived, hard, normalise,
+):  # fmt: skip
+    """See `PackedPass.walk`."""
+    hidden = memories.shape[-1]
+    for t in range(len(steps) - 1):
+        first, count = steps[t], steps[t + 1] - steps[t]
+        place = first if keep else 0
+        end = place + count
+        inputs[0, place:end, hidden:] = before[place:end, 3 * hidden :]
+        for k in range(TOKENS):
+            output = before[place:end, hidden : 2 * hidden] if k == 0 else inputs[k - 1, place:end, :hidden]
+            multiply(address, output, hidden_1, gates[0, k, place:end], 0)
+            _token(gates, before, after, inputs, memories, table, words, 0, k, place, first, count)
+            multiply(address, inputs[k, place:end], kernel_2, gates[1, k, place:end], 0)
+            _token(gates, before, after, inputs, memories, bias, words, 1, k, place, first, count)
+        _decide(after, branch_weight, branch_bias, branches, soft, shares, hard, place, first, count)
+        next_count = steps[t + 2] - steps[t + 1] if t + 2 < len(steps) else 0
+        _depart(
+            after, before, mass, shares, true, false, final, arrived, normalise, place, first, count,
+            end if keep else 0, next_count,
+        )  # fmt: skip
+
+
+@jit
+def _walk_back(  # type: ignore[no-untyped-def]
+    address, steps, hidden_1_t, kernel_2_t, branch_weight, branches, true, false, gates, before, after, memories, mass,
+    shares, soft, d_exit, d_arrived, d_mass, d_score, d_states, d_inputs, normalise,
+):  # fmt: skip
+    """See `PackedPass.walk_back`."""
+    hidden = memories.shape[-1]
+    for t in range(len(steps) - 2, -1, -1):
+        first, count, parity = steps[t], steps[t + 1] - steps[t], t % 2
+        end = first + count
+        d_state, d_input = d_states[parity, :count], d_inputs[:count]
+        _depart_backward(
+            after, mass, shares, soft, branches, true, false, d_exit, d_arrived, d_mass, d_score, d_states,
+            branch_weight, parity, first, first, count,
+        )  # fmt: skip
+        for k in range(TOKENS - 1, -1, -1):
+            _token_backward(gates, before, after, memories, d_states, d_inputs, 1, k, parity, first, count)
+            multiply(address, gates[1, k, first:end], kernel_2_t, d_input, 0)
+            if k + 1 < TOKENS:
+                multiply(address, gates[0, k + 1, first:end], hidden_1_t, d_input[:, :hidden], 1)
+            _token_backward(gates, before, after, memories, d_states, d_inputs, 0, k, parity, first, count)
+        if t:
+            multiply(address, gates[0, 0, first:end], hidden_1_t, d_state[:, hidden : 2 * hidden], 0)
+            d_state[:, 3 * hidden :] = d_input[:, hidden:]
+            if normalise:
+                _arrive_backward(before, mass, d_mass, d_states, parity, first, first, count)
+
+
+class CompiledPass(PackedPass):
+    """`PackedPass` with compiled walks, in types for which there is a `product`."""
+
+    def prepare(self) -> None:
+        """Look at everything as arrays."""
+        weights, portion = self.weights, self.portion
+        nothing = self.final.new_empty(0)
+        decides = weights.branch_weight is not None and weights.branch_bias is not None
+        self._branch_weight = (weights.branch_weight if decides else nothing).numpy()  # type: ignore[union-attr]
+        self._branch_bias = (weights.branch_bias[None] if decides else nothing).numpy()  # type: ignore[index]
+        self._address, self._steps = product(self.final.dtype), np.array(portion.steps)
+        self._words = portion.tokens.numpy()
+        self._leaving = portion.branches.numpy(), portion.true.numpy(), portion.false.numpy()
+
+    def _arrays(self, *names: str) -> list[Any]:
+        return [getattr(self, name).numpy() for name in names]
+
+    def walk(self) -> None:
+        """See `PackedPass`."""
+        weights = self.weights
+        _walk(  # type: ignore[call-arg]
+            self._address, self._steps, self.keep, weights.hidden_1.numpy(), weights.kernel_2.numpy(),
+            weights.table.numpy(), weights.bias_2[None].numpy(), self._branch_weight, self._branch_bias, self._words,
+            *self._leaving, *self._arrays("gates", "before", "after", "inputs", "memories"),
+            *self._arrays("mass", "shares", "soft", "final", "arrived"), self.hard, self.normalise,
+        )  # fmt: skip
+
+    def walk_back(self) -> None:
+        """See `PackedPass`."""
+        _walk_back(  # type: ignore[call-arg]
+            self._address, self._steps, self.weights.hidden_1_t.numpy(), self.weights.kernel_2_t.numpy(),
+            self._branch_weight, *self._leaving,
+            *self._arrays("gates", "before", "after", "memories", "mass", "shares", "soft"),
+            *self._arrays("d_exit", "d_arrived", "d_mass", "d_score", "d_states", "d_inputs"),
+            self.normalise,
+        )  # fmt: skip
+
+    def table_gradient(self) -> Tensor:
+        """See `PackedPass`."""
+        gradient = torch.zeros_like(self.weights.table)
+        _table_gradient(self.gates[0].numpy(), self._words, gradient.numpy())
+        return gradient

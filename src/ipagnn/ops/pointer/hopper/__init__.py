@@ -1,0 +1,1 @@
+"""Execution along an instruction pointer on Hopper GPUs, in CUDA C++."""

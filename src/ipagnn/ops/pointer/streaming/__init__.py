@@ -1,0 +1,1 @@
+"""Inference on long programs: rows are found as execution goes."""

@@ -1,0 +1,242 @@
+"""Inference with an instruction pointer, or over sequences, on a CUDA GPU: buffers, launches and CUDA graphs.
+
+A graph holds a few steps and is replayed until all programs have ended; `static_triton` says how one graph can serve
+any step. There are no unrolled rows, so that memory depends on the number of nodes alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import triton
+from torch import Tensor
+
+from ipagnn.nn.cell import Dense, StatementRNN
+from ipagnn.ops.pointer.equations import EPSILON, divide
+from ipagnn.ops.pointer.streaming import kernels as kernels
+from ipagnn.ops.pointer.streaming.plan import PointerPlan, SequencePlan
+from ipagnn.ops.pointer.triton.buffers import Weights, pad
+
+Precision = Literal["fp32", "tf32x3", "tf32", "bf16"]
+"""Of the matrix products: float32; as three products of tensor cores, which keep almost all of it; as one; bfloat16."""
+_INPUT_PRECISION = {"fp32": "ieee", "tf32x3": "tf32x3", "tf32": "tf32", "bf16": "tf32"}
+
+STEPS = 16
+"""Steps of a graph."""
+NARROW = 1024
+"""Rows up to which the small tiles are used."""
+PLANES = 20
+"""h and c of both layers, before token 0 and after each of the four."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Block shapes of the waves: rows, units (of four gates each), and inner dimension at a time."""
+
+    rows: int
+    units: int
+    inner: int
+    warps: int
+    stages: int
+
+
+WIDE_TILES = {
+    "fp32": Tiles(64, 32, 32, 4, 3),
+    "tf32x3": Tiles(128, 32, 32, 8, 3),
+    "tf32": Tiles(128, 32, 32, 8, 3),
+    "bf16": Tiles(128, 32, 32, 8, 4),
+}
+NARROW_TILES = Tiles(16, 16, 32, 2, 4)
+
+
+def bytes_a_row(hidden: int) -> int:
+    """Memory that a row takes at most: of a pointer's execution every node, of sequences every program."""
+    return 4 * PLANES * pad(hidden) + 64
+
+
+class _Waves:
+    """The five waves of a step over buffers for so many rows.
+
+    Args:
+        cell, branch: Whose weights they use.
+        rows: Most rows of a step.
+        steps: Most steps.
+        precision: Of the products.
+        in_place: Rows go on where they ended, as sequences do.
+    """
+
+    def __init__(
+        self, cell: StatementRNN, branch: Dense | None, rows: int, steps: int, precision: Precision, in_place: bool
+    ) -> None:
+        device, dtype = cell.embedding.device, torch.bfloat16 if precision == "bf16" else torch.float32
+        self.hidden, self.rows, self.steps, self.precision, self.in_place = (
+            cell.hidden,
+            rows,
+            steps,
+            precision,
+            in_place,
+        )
+        loaded = Weights(cell.hidden, torch.float32, device)
+        if branch is None:
+            decide = [cell.embedding.new_zeros(4 * cell.hidden, 2), cell.embedding.new_zeros(2)]
+        else:
+            decide = [branch.weight, branch.bias]
+        loaded.load(cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2, *decide)
+        self.table, self.branch_weight, self.branch_bias = loaded.table, loaded.branch_weight, loaded.branch_bias
+        self.weights = loaded.weights.permute(0, 2, 3, 1).to(dtype).contiguous()
+        self.padded = loaded.padded
+        self.h = torch.empty(2, 5, rows, self.padded, dtype=dtype, device=device)
+        self.c = torch.empty(2, 5, rows, self.padded, device=device)
+        # Steps beyond the last are looked at, but have no rows.
+        self.clock, self.starts, self.counts = (
+            torch.zeros(size, dtype=torch.int32, device=device) for size in (1, steps + 2 * STEPS, steps + 2 * STEPS)
+        )
+        self.tokens = torch.zeros(rows, 4, dtype=torch.int32, device=device)
+        on_gpu = device.type == "cuda"
+        self.processors = torch.cuda.get_device_properties(device).multi_processor_count if on_gpu else 1
+
+    def launch(self, step: int, narrow: bool) -> None:
+        """Execute a statement on all rows of step `clock + step`."""
+        tiles = NARROW_TILES if narrow else WIDE_TILES[self.precision]
+        most = (
+            2 * (self.padded // tiles.units) * triton.cdiv(min(self.rows, NARROW) if narrow else self.rows, tiles.rows)
+        )
+        for number in range(5):
+            kernels.wave[(min(4 * self.processors, most),)](
+                self.clock, step, self.starts, self.counts, self.tokens, self.table, self.weights, self.h, self.c,
+                self.rows, WAVE=number, IN_PLACE=self.in_place, PRECISION=_INPUT_PRECISION[self.precision],
+                P=self.padded, M=tiles.rows, N=tiles.units, K=tiles.inner,
+                num_warps=tiles.warps, num_stages=tiles.stages,
+            )  # fmt: skip
+
+    def run(self, launch_step: Callable[[int, bool], None]) -> None:
+        """Run all steps; stops when no rows are left.
+
+        Args:
+            launch_step: Launches everything of step `clock + step`, for few rows or many.
+        """
+        some: dict[bool, Callable[[], None]] = {}
+        for first in range(0, self.steps, STEPS):
+            rows = int(self.counts[first])
+            if not rows:
+                break
+            narrow = rows <= NARROW
+            if narrow not in some:
+                some[narrow] = self._some_steps(launch_step, narrow)
+                self.clock.fill_(first)
+            some[narrow]()
+
+    def _some_steps(self, launch_step: Callable[[int, bool], None], narrow: bool) -> Callable[[], None]:
+        """The next few steps, as a graph where there is a GPU."""
+
+        def steps() -> None:
+            for step in range(STEPS):
+                launch_step(step, narrow)
+            self.clock.add_(STEPS)
+
+        if self.clock.device.type != "cuda":
+            return steps
+        self.clock.fill_(self.steps + STEPS - 2)  # nothing runs there: this only compiles
+        launch_step(0, narrow)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            steps()
+        return graph.replay
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What the execution of a pointer computed, beside its trace.
+
+    Attributes:
+        final: The state of each exit at the end. [program, 4 * hidden]
+        dropped: Mass that was not followed. [program]
+        pointer, branch: As in `Output`, if asked for. [step + 1, node], [step, node]
+    """
+
+    final: Tensor
+    dropped: Tensor
+    pointer: Tensor | None = None
+    branch: Tensor | None = None
+
+
+@torch.no_grad()
+def follow_pointer(
+    cell: StatementRNN,
+    branch: Dense,
+    plan: PointerPlan,
+    programs: int,
+    *,
+    hard: bool,
+    normalise: bool,
+    prune: float,
+    trace: bool,
+    precision: Precision,
+) -> Followed:
+    """Equations 3 to 6, wherever mass arrives from which the exit can still be reached.
+
+    Args:
+        cell: Executes a statement.
+        branch: From the state after a statement to the logits of (true, false).
+        plan: The batch.
+        programs: Number of programs in it.
+        hard: Decide by arg max.
+        normalise: Divide arriving states by the mass that arrived.
+        prune: Less mass than this arriving at a node is dropped there; 0 keeps all.
+        trace: Tell where the pointer was and what it decided.
+        precision: Of the products.
+    """
+    device, nodes, starts = cell.embedding.device, len(plan.origin), plan.starts
+    final = torch.zeros(programs, 4, pad(cell.hidden), device=device)
+    final_mass, dropped = torch.zeros(2, programs, device=device)
+    pointer = torch.zeros(plan.steps + 1 if trace else 0, nodes, device=device)
+    told = torch.full((plan.steps if trace else 0, nodes), torch.nan, device=device)
+    if len(starts):
+        waves = _Waves(cell, branch, nodes, plan.steps, precision, in_place=False)
+        place = torch.full((2, nodes), -1, dtype=torch.int32, device=device)
+        mass = torch.ones(2, nodes, device=device)
+        place[0, starts] = torch.arange(len(starts), dtype=torch.int32, device=device)
+        waves.tokens[: len(starts)] = plan.tokens[starts]
+        waves.counts[0] = len(starts)
+        waves.h[:, 0, : len(starts)] = 0
+        waves.c[:, 0, : len(starts)] = 0
+        if trace:
+            pointer[0, plan.origin[starts]] = 1
+        nodes_at = torch.zeros_like(waves.counts)
+        nodes_at[: plan.steps + 1] = plan.nodes_at
+        flags = {"NORMALISE": normalise, "HARD": hard, "TRACE": trace}
+        size = {"P": waves.padded, "WIDTH": triton.next_power_of_2(waves.padded)}
+
+        def step(number: int, narrow: bool) -> None:
+            waves.launch(number, narrow)
+            kernels.arrive[(min(16 * waves.processors, nodes),)](
+                waves.clock, number + 1, nodes_at, waves.counts, plan.last, plan.exit_of, plan.owner, plan.tokens,
+                plan.edge_offsets, plan.edges, plan.decides, waves.branch_weight, waves.branch_bias,
+                place, mass, waves.tokens, waves.h, waves.c, nodes, nodes, final, final_mass, dropped,
+                plan.origin, pointer, told, EPSILON, prune, **flags, **size, num_warps=2,
+            )  # fmt: skip
+
+        waves.run(step)
+    states = final[:, :, : cell.hidden].flatten(1)
+    states = divide(states, final_mass) if normalise else states
+    if not trace:
+        return Followed(states, dropped)
+    exits = (plan.exit_of >= 0).nonzero().squeeze(1)
+    columns = plan.origin[exits].long()
+    pointer[:, columns] = pointer[:, columns].cummax(dim=0).values  # mass stays where a program has ended
+    return Followed(states, dropped, pointer, told)
+
+
+@torch.no_grad()
+def read_sequences(cell: StatementRNN, plan: SequencePlan, *, precision: Precision) -> Tensor:
+    """The state of each program after its last statement, from zero. [program, 4 * hidden]"""
+    waves = _Waves(cell, None, len(plan.rank), len(plan.counts), precision, in_place=True)
+    waves.starts[: len(plan.starts)] = plan.starts
+    waves.counts[: len(plan.counts)] = plan.counts
+    waves.tokens = plan.tokens
+    waves.h[:, 4] = 0
+    waves.c[:, 4] = 0
+    waves.run(waves.launch)
+    parts = [waves.c[0, 4], waves.h[0, 4].float(), waves.c[1, 4], waves.h[1, 4].float()]
+    return torch.cat([part[plan.rank, : cell.hidden] for part in parts], dim=1)

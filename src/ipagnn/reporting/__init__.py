@@ -1,0 +1,1 @@
+"""Tables, figures, reports, model cards and records."""

@@ -1,0 +1,103 @@
+"""Model cards: what weights are, how they came about, what they can do and what not, from the record of their run."""
+
+from typing import Any, Final
+
+from ipagnn.languages.arithmetic import AUTHORS, PAPER
+from ipagnn.reporting import paper
+from ipagnn.reporting.recipes import on_paper_test_set, recipe_words
+from ipagnn.reporting.report_html import duration, percent, programs
+from ipagnn.reporting.runs import RunRecord
+
+_SUBJECT: Final = {"full": "complete programs", "partial": "programs with one masked line"}
+_READS: Final = {
+    "trace-rnn": "It is given the true trace of the program, which only running it can tell: an oracle.",
+    "line-rnn": "It reads the lines once from top to bottom, whatever branches and loops do.",
+}
+
+
+def model_card(
+    run: RunRecord, name: str, record: str, changed: int, checked: int, longer: tuple[float, float] | None = None
+) -> str:
+    """The card of a model, as Markdown.
+
+    Args:
+        run: A finished and evaluated run.
+        name: Of the weights in the package.
+        record: Name of the run's record.
+        changed: Predictions that rounding to float16 changed.
+        checked: Predictions that were compared.
+        longer: How many times the run's steps the weights take, and their accuracy then on the same programs.
+    """
+    evaluation, config = run.evaluation, run.config
+    assert evaluation is not None
+    task, last = evaluation["task"], (run.starts[-1] if run.starts else {}).get("hardware", {})
+    paper_language = run.model.grammar in (PAPER, AUTHORS)
+    language = "the paper's language" if paper_language else "a language of its own (see the record)"
+    hardware = last.get("gpu") or last.get("cpu") or "unknown hardware"
+    reads = f" {_READS[run.model.name]}" if run.model.name in _READS else ""
+    lines = [
+        f"# {name}",
+        "",
+        f"{paper.TITLES[run.model.name]} with {run.model.hidden} hidden units for {_SUBJECT[task]} of {language}: it "
+        f"predicts v0 mod {run.model.classes} at their end.{reads}",
+        "",
+        f"- **Data**: {programs(run.result['examples'])} programs of up to {config.length} lines, "
+        f"{'drawn as training went' if config.data == 'stream' else 'from a fixed data set'}, seed {config.seed}"
+        f"{', beside those of the weights it began with' if config.start else ''}. "
+        "One program in 64 is withheld from all training.",
+        f"- **Recipe**: {recipe_words(config)}; batch {config.batch_size:,}, {run.result['step']:,} steps, "
+        f"{duration(run.result['seconds'])} on {hardware}. Settings and metrics: `records/{record}`.",
+        f"- **Accuracy on withheld programs** of {config.length} lines, which selected the weights: "
+        f"{percent(run.result['accuracy'])}% of {config.validation_count:,}.",
+        f"- **Accuracy on longer programs**: {_overall(run, evaluation)}.",
+        "",
+        *_by_length(evaluation),
+        "",
+        *([_steps(*longer, checked, config.length)] if longer else []),
+        f"- **Limits**: {_limits(evaluation)}",
+        f"- Weights are stored as float16 and computed with as float32: of {checked:,} withheld programs {changed} "
+        "got another prediction. Licence: Apache-2.0, as the code.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _overall(run: RunRecord, evaluation: dict[str, Any]) -> str:
+    overall = evaluation["overall"]
+    told = f"{percent(overall['accuracy'])}% ± {percent(overall['stderr'])} of {overall['count']:,}"
+    told += f" ({evaluation['set']['name']})" if on_paper_test_set(evaluation) else " (not D_test)"
+    theirs = paper.ACCURACY.get((run.model.name, evaluation["task"]))
+    if theirs is not None and run.model.grammar in (PAPER, AUTHORS):
+        told += f"; the paper's: {percent(theirs)}%"
+    if "ceiling" in evaluation:
+        told += f"; the best possible: {percent(evaluation['ceiling']['overall']['best'])}%"
+    return told
+
+
+def _steps(factor: float, accuracy: float, count: int, length: int) -> str:
+    return (
+        "- **Steps**: all above is with the steps of the run, the paper's T(x) unless the recipe says otherwise. As "
+        f"they are here, the weights take {factor:g} times as many: they then get {percent(accuracy)}% of {count:,} "
+        f"withheld programs of {length} lines right."
+    )
+
+
+def _by_length(evaluation: dict[str, Any]) -> list[str]:
+    lengths = sorted(map(int, evaluation["by_length"]))
+    shares = [percent(evaluation["by_length"][str(n)]["accuracy"]) for n in lengths]
+    return [
+        f"| lines | {' | '.join(map(str, lengths))} |",
+        "|---|" + "---:|" * len(lengths),
+        f"| accuracy, % | {' | '.join(shares)} |",
+    ]
+
+
+def _limits(evaluation: dict[str, Any]) -> str:
+    limits = "on programs unlike those of training neither its answers nor its probabilities mean much."
+    trace = evaluation.get("trace", {})
+    fits, exceeds = trace.get("fits", {}).get("accuracy"), trace.get("exceeds", {}).get("accuracy")
+    if fits is not None and exceeds is not None:
+        limits += (
+            f" It gets {percent(fits)}% of the test programs right whose true trace has at most as many statements as "
+            f"the program gets steps, and {percent(exceeds)}% of the others."
+        )
+    return f"{limits} Expected calibration error on test programs: {evaluation['calibration']['ece']:.3f}."

@@ -1,0 +1,135 @@
+"""Runs of one recipe: what their settings say in a few words, and what several seeds come to."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ipagnn.languages.arithmetic import AUTHORS, PAPER
+from ipagnn.reporting import paper
+from ipagnn.training.config import FREE, STREAM, TrainConfig, flatten
+
+Document = dict[str, Any]
+
+D_TEST: Final = "D_test"
+"""Name of the paper's test set with the true value of every program."""
+AUTHORS_D_TEST: Final = "D_test with the authors' labels"
+"""Name of the same programs, with the target 1 for those that run longer than the authors let them."""
+
+_NOT_PART: Final = FREE | {"seed", "log_every", "validation_every", "validation_count", "norm_limit"}
+"""Settings that runs of one recipe may differ in."""
+_OPTIMIZERS: Final = {"adam": "Adam", "sgd": "SGD", "muon": "Muon"}
+
+
+def recipe_words(config: TrainConfig) -> str:
+    """What is particular about a run, beside its model, task, batch and number of programs."""
+    default = TrainConfig()
+    words = [f"H {config.model.hidden}", f"{_OPTIMIZERS[config.optimizer]} at {config.rate:g}"]
+    if config.schedule != default.schedule:
+        words.append(f"{config.schedule} decay")
+    if config.clip != default.clip:
+        words.append(f"clipping at {config.clip:g}" if config.clip else "no clipping")
+    if config.start:
+        words.append(f"begun with the weights {Path(config.start).stem}")
+    if config.averaging:
+        words.append(f"weights averaged ({config.averaging:g})")
+    if config.curriculum:
+        words.append(f"even lengths for {config.curriculum:.0%}")
+    if config.loops:
+        words.append(f"more loops (weight {config.loops})")
+    if not config.model.indent:
+        words.append("no indentation read")
+    if not config.model.both_ways:
+        words.append("messages along edges only")
+    if config.model.edge_types:
+        words.append("a Dense per edge type")
+    if config.model.absorb:
+        words.append("the exit absorbs")
+    if config.model.decoder:
+        words.append("the release's decoder")
+    if config.budget != "model":
+        counted = "by loop counts" if config.budget == "static" else "by traces"
+        words.append(f"trained with enough steps ({counted}, at most {config.budget_cap})")
+    if config.trace_loss:
+        words.append(f"taught by traces ({config.trace_loss:g})")
+    if config.window > 1:
+        words.append(f"windows of {config.window}")
+    if config.precision != default.precision:
+        words.append(config.precision)
+    if config.model.budget != default.model.budget:
+        words.append(f"budget {config.model.budget.kind} × {config.model.budget.factor:g}")
+    if not config.model.normalise:
+        words.append("sums not divided")
+    if config.data != STREAM:
+        words.append("fixed data set")
+    if config.length != default.length:
+        words.append(f"up to {config.length} lines")
+    if config.model.grammar == AUTHORS:
+        words.append("authors' labels")
+    elif config.model.grammar != PAPER:
+        words.append("another language")
+    return ", ".join(words)
+
+
+def recipe_key(config: TrainConfig, evaluation: Mapping[str, Any]) -> str:
+    """The same for runs that differ in the seed alone and were evaluated on the same programs."""
+    settings = {key: value for key, value in flatten(config.to_dict()).items() if key not in _NOT_PART}
+    return json.dumps([settings, evaluation["task"], evaluation.get("set")], sort_keys=True)
+
+
+def spread(values: Sequence[float], stderr: float | None = None) -> Document:
+    """Mean of some runs, its standard error (over runs; that of one run is `stderr`), the least and the largest."""
+    numbers = np.array(values)
+    error = float(numbers.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else stderr
+    return {"mean": float(numbers.mean()), "stderr": error, "least": min(values), "largest": max(values)}
+
+
+def summarise_recipe(indices: Sequence[int], runs: Sequence[Document]) -> Document:
+    """What the runs of one recipe come to.
+
+    Args:
+        indices: Which of `runs` they are.
+        runs: All runs, as the report tells them.
+
+    Returns:
+        Model, task, settings in words and cost of the first; means over all; `runs`: their indices.
+    """
+    own = [runs[i] for i in indices]
+    first, evaluations = own[0], [run["evaluation"] for run in own]
+    lengths = [n for n in evaluations[0]["by_length"] if all(n in each["by_length"] for each in evaluations)]
+    validations = [run["validation"] for run in own if run["validation"] is not None]
+    selects = [run["selects"] for run in own if run["selects"] is not None]
+    seconds = [run["cost"]["seconds"] for run in own if run["cost"]["seconds"]]
+    test = spread([e["overall"]["accuracy"] for e in evaluations], evaluations[0]["overall"]["stderr"])
+    theirs = paper.ACCURACY.get((first["model"], first["task"]))
+    comparable = all(on_paper_test_set(evaluation) for evaluation in evaluations)
+    return {
+        "model": first["model"],
+        "title": first["title"],
+        "task": first["task"],
+        "recipe": first["recipe"],
+        "variant": first["variant"],
+        "runs": list(indices),
+        "seeds": len(own),
+        "examples": first["cost"]["examples"],
+        "steps": first["cost"]["steps"],
+        "batch": first["settings"]["batch_size"],
+        "seconds": sum(seconds) / len(seconds) if seconds else None,
+        "hardware": first["hardware"].get("gpu") or first["hardware"].get("cpu"),
+        "validation": spread(validations) if validations else None,
+        "selects": float(np.mean(selects)) if selects else -1.0,
+        "test": test,
+        "count": evaluations[0]["overall"]["count"],
+        "by_length": {n: float(np.mean([e["by_length"][n]["accuracy"] for e in evaluations])) for n in lengths},
+        "comparable": comparable,
+        "true_values": all(evaluation.get("set", {}).get("name") == D_TEST for evaluation in evaluations),
+        "paper": theirs,
+        "difference": test["mean"] - theirs if theirs is not None and comparable else None,
+    }
+
+
+def on_paper_test_set(evaluation: Mapping[str, Any]) -> bool:
+    """Whether it is about D_test, all of it, with the true values or with the authors' labels."""
+    return evaluation.get("set", {}).get("name") in (D_TEST, AUTHORS_D_TEST)

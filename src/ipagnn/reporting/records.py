@@ -1,0 +1,99 @@
+"""Records: what is kept of a finished run for good, and its weights for the package, with a model card."""
+
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from ipagnn.data.splits import recipe
+from ipagnn.languages.arithmetic import Lengths, ProgramTable
+from ipagnn.models import ProgramModel, load_model, save_model
+from ipagnn.reporting.card import model_card
+from ipagnn.reporting.runs import EVALUATION, RunRecord, Weights, read_run
+from ipagnn.training.runs.files import write_whole
+from ipagnn.training.runs.folder import CONFIG, METRICS, RESULT, RUN
+
+FILES: Final = (CONFIG, RUN, METRICS, RESULT, EVALUATION)
+CHECKED: Final = 1_000
+"""Withheld programs whose prediction is compared before and after rounding."""
+
+
+def make_record(run: Path | str, records: Path | str, name: str | None = None) -> Path:
+    """Copy all but the weights of a finished and evaluated run into a folder of its own.
+
+    Args:
+        run: The run folder.
+        records: Where records are kept; made if need be.
+        name: Of the record; by default the date and the name of the run folder.
+
+    Returns:
+        The folder, which appears complete or not at all.
+
+    Raises:
+        ValueError: The run has not finished or was not evaluated, or there is such a record.
+    """
+    told = _complete(run)
+    target = Path(records) / (name or f"{told.result['ended'][:10]}-{told.path.resolve().name}")
+    if target.exists():
+        raise ValueError(f"{target} is there already, and records are never overwritten; choose another name.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".record-") as aside:
+        copy = Path(aside) / target.name
+        copy.mkdir()
+        for file in FILES:
+            shutil.copyfile(told.path / file, copy / file)
+        copy.rename(target)
+    return target
+
+
+def package_weights(run: Path | str, weights: Path | str, record: str, factor: float = 1.0) -> Path:
+    """Write the weights of a run as float16, with a model card beside them, in place of older ones.
+
+    Args:
+        run: The run folder.
+        weights: The folder for both: `src/ipagnn/weights`, from where `load_model` finds them by name.
+        record: Name of the run's record, which the card refers to.
+        factor: Times the steps of the run's own budget that the weights are to take.
+
+    Returns:
+        The file with the weights, named after model and task: `ipa-gnn-full.safetensors`.
+    """
+    told = _complete(run)
+    found = Weights.find(run)
+    model = found.load()
+    assert told.evaluation is not None
+    path = Path(weights) / f"{model.name}-{told.evaluation['task']}.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = recipe(
+        "validation", told.config.task, CHECKED, None, Lengths.exact(told.config.length), model.config.grammar
+    ).table(0, CHECKED)
+    before = _predict(model, table)
+    own = model.config.budget
+    packaged = found.load(budget=replace(own, factor=factor * own.factor))
+    save_model(packaged, path, half=True, record=record)
+    path.chmod(0o644)  # safetensors makes files for their owner alone
+    changed = int((before != _predict(load_model(path, budget=own), table)).sum())
+    longer = None
+    if factor != 1:
+        longer = factor, float((_predict(packaged, table).numpy() == table.target).mean())
+    card = model_card(told, path.stem, record, changed, CHECKED, longer)
+    write_whole(path.with_suffix(".md"), card.encode())
+    return path
+
+
+def _predict(model: ProgramModel, table: ProgramTable) -> torch.Tensor:
+    with torch.inference_mode():
+        logits: torch.Tensor = model(model.collate(table)).logits
+        return logits.argmax(dim=1)
+
+
+def _complete(run: Path | str) -> RunRecord:
+    told = read_run(run)
+    if not told.result:
+        raise ValueError(f"The run {run} has not finished; let it go on with `ipagnn train {run}`.")
+    if told.evaluation is None:
+        raise ValueError(f"The run {run} has not been evaluated; run `ipagnn evaluate {run} --save` first.")
+    return told

@@ -1,0 +1,209 @@
+"""The report: paper against ours, as one document that the page, the table and the JSON all show."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+from matplotlib.figure import Figure
+
+from ipagnn import __version__
+from ipagnn.languages.arithmetic import AUTHORS, PAPER, Task
+from ipagnn.models import MODELS, ProgramModel
+from ipagnn.reporting import paper
+from ipagnn.reporting.figure_accuracy import accuracy_figure
+from ipagnn.reporting.figures import POINTER_FIGURES, own_language
+from ipagnn.reporting.recipes import Document, on_paper_test_set, recipe_key, recipe_words, summarise_recipe
+from ipagnn.reporting.report_html import render
+from ipagnn.reporting.report_markdown import markdown
+from ipagnn.reporting.runs import RunRecord
+from ipagnn.reporting.style import figure_bytes
+from ipagnn.training.runs.files import write_whole
+
+TASKS: Final[tuple[Task, ...]] = ("full", "partial")
+_DECODER, _TYPES, _STEPS, _TRACES = "decoder", "edge types", "enough steps", "taught by traces"
+_ALONE: Final = ("", _DECODER, _TYPES, _STEPS, f"{_DECODER}, {_STEPS}", f"{_TYPES}, {_STEPS}")
+VARIANTS: Final = (*_ALONE, _TRACES, f"{_STEPS}, {_TRACES}")
+"""What has rows of its own: another output layer, other messages, training with enough steps, which validation cannot
+judge, and with traces, which tell more than final values do."""
+
+
+def build_document(runs: Sequence[RunRecord]) -> Document:
+    """Everything that the report says.
+
+    Args:
+        runs: Evaluated runs.
+
+    Returns:
+        `runs`: each with settings, hardware, cost and all that was measured. `recipes`: the same by recipe, runs that
+        differ in the seed alone being averaged (see `summarise_recipe`). `rows`: for every model, the paper's accuracy
+        and that of its best recipe on each task; validation chooses, among those measured on D_test if there are any.
+        Models with the release's decoder or edge types have rows of their own, and so have recipes that learn from
+        traces, and those that train with enough steps: validation, with the steps of the model's own budget, tells
+        nothing about these, and fresh programs of training choose (`RunRecord.selects`). Shares are fractions.
+    """
+    told = [_run(run) for run in runs]
+    groups: dict[str, list[int]] = {}
+    for i, run in enumerate(runs):
+        assert run.evaluation is not None
+        groups.setdefault(recipe_key(run.config, run.evaluation), []).append(i)
+    order = list(paper.TITLES)
+    recipes = sorted((summarise_recipe(indices, told) for indices in groups.values()), key=_merit, reverse=True)
+    recipes.sort(key=lambda recipe: (TASKS.index(recipe["task"]), order.index(recipe["model"])))
+    return {
+        "title": "Learning to execute programs: paper against these runs",
+        "version": __version__,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "tasks": [task for task in TASKS if any(recipe["task"] == task for recipe in recipes)],
+        "rows": [
+            _row(*kind, recipes)
+            for kind in product(order, VARIANTS)
+            if any((recipe["model"], recipe["variant"]) == kind for recipe in recipes)
+        ],
+        "recipes": recipes,
+        "runs": told,
+        "notes": _notes(told),
+    }
+
+
+def _variant(run: RunRecord) -> str:
+    """Which of `VARIANTS` a run is."""
+    words = {_DECODER: run.model.decoder, _TYPES: run.model.edge_types, _STEPS: run.config.budget != "model"}
+    words[_TRACES] = run.config.trace_loss > 0
+    return ", ".join(word for word, holds in words.items() if holds)
+
+
+def _merit(recipe: Document) -> tuple[bool, bool, float]:
+    """What chooses among recipes of a model; other labels are another task, so the true values come first."""
+    return recipe["true_values"], recipe["comparable"], recipe["selects"]
+
+
+def _row(model: str, variant: str, recipes: Sequence[Document]) -> Document:
+    row: Document = {"model": model, "title": ", ".join(filter(None, (paper.TITLES[model], variant)))}
+    for task in TASKS:
+        kind = (model, variant, task)
+        own = [i for i, each in enumerate(recipes) if (each["model"], each["variant"], each["task"]) == kind]
+        best = max(own, key=lambda i: _merit(recipes[i]), default=None)
+        chosen: Document = {} if best is None else recipes[best]
+        test = chosen.get("test", {})
+        row[task] = {
+            "possible": task in MODELS[model].tasks,
+            "paper": paper.ACCURACY.get((model, task)),
+            "ours": test.get("mean"),
+            "stderr": test.get("stderr"),
+            "recipe": best,
+            "runs": chosen.get("seeds", 0),
+            "count": chosen.get("count", 0),
+            "difference": chosen.get("difference"),
+        }
+    return row
+
+
+def _run(run: RunRecord) -> Document:
+    if run.evaluation is None:
+        raise ValueError(f"The run {run.path} has not been evaluated; run `ipagnn evaluate {run.path} --save` first.")
+    config = run.config.to_dict()
+    last = run.starts[-1] if run.starts else {}
+    seconds, examples = run.result.get("seconds"), run.result.get("examples")
+    return {
+        "name": run.path.name,
+        "model": run.model.name,
+        "title": paper.TITLES[run.model.name],
+        "task": run.evaluation["task"],
+        "recipe": recipe_words(run.config),
+        "variant": _variant(run),
+        "seed": run.config.seed,
+        "hidden": run.model.hidden,
+        "settings": config,
+        "cost": {
+            "examples": examples,
+            "steps": run.result.get("step"),
+            "seconds": seconds,
+            "examples_per_second": examples / seconds if examples and seconds else None,
+            "joules": run.result.get("joules"),
+        },
+        "validation": run.result.get("accuracy"),
+        "selects": run.selects,
+        "state": run.result.get("state", "unfinished"),
+        "hardware": last.get("hardware", {}),
+        "versions": last.get("versions", {}),
+        "command": last.get("command", []),
+        "commit": last.get("commit"),
+        "starts": len(run.starts),
+        "evaluation": {key: value for key, value in run.evaluation.items() if key not in ("weights", "model", "task")},
+    }
+
+
+def _notes(runs: Sequence[Document]) -> list[str]:
+    """What a reader must know to compare the numbers."""
+    notes = []
+    other = [run["name"] for run in runs if not on_paper_test_set(run["evaluation"])]
+    if other:
+        notes.append(
+            f"Not measured on the paper's test set of {paper.TEST_PROGRAMS:,} programs, so not to be compared with it: "
+            f"{', '.join(other)}."
+        )
+    unfinished = [run["name"] for run in runs if run["state"] != "finished"]
+    if unfinished:
+        notes.append(f"Training had not finished: {', '.join(unfinished)}.")
+    return notes
+
+
+def write_report(
+    runs: Sequence[RunRecord], out: Path | str, load: Callable[[RunRecord], ProgramModel | None] | None = None
+) -> tuple[Path, Path, Path, Path]:
+    """Write the page, and beside it the tables as Markdown, the document as JSON and accuracy by length as SVG.
+
+    Args:
+        runs: Evaluated runs.
+        out: The page, ending in `.html`.
+        load: Loads the model of a run, whose pointer is then drawn: the best IPA-GNN of each task that has weights.
+
+    Returns:
+        The four files.
+    """
+    page = Path(out)
+    if page.suffix != ".html":
+        raise ValueError(f"The report is to be written to {page}; its name must end in .html.")
+    if not runs:
+        raise ValueError("There are no runs to report; give at least one run folder.")
+    document = build_document(runs)
+    chosen = [row[task]["recipe"] for row in document["rows"] for task in document["tasks"]]
+    shown = [document["runs"][i] for k in chosen if k is not None for i in document["recipes"][k]["runs"]]
+    accuracy = figure_bytes(
+        accuracy_figure([{key: r[key] for key in ("model", "task", "variant")} | r["evaluation"] for r in shown])
+    )
+    pictures = [("Accuracy by program length; bands show one standard error.", accuracy)]
+    pictures += [(caption, figure_bytes(figure)) for caption, figure in _pointers(runs, load)]
+    page.parent.mkdir(parents=True, exist_ok=True)
+    files = (page, page.with_suffix(".md"), page.with_suffix(".json"), page.with_suffix(".svg"))
+    text = (render(document, pictures), markdown(document), json.dumps(document, indent=2) + "\n")
+    for path, content in zip(files, [*(each.encode() for each in text), accuracy], strict=True):
+        write_whole(path, content)
+    return files
+
+
+def _pointers(
+    runs: Sequence[RunRecord], load: Callable[[RunRecord], ProgramModel | None] | None
+) -> list[tuple[str, Figure]]:
+    """What the pointer of the best IPA-GNN of each task does, with captions."""
+    figures: list[tuple[str, Figure]] = []
+    for task in TASKS:
+        pointed = [r for r in runs if r.model.name == "ipa-gnn" and r.evaluation and r.evaluation["task"] == task]
+        for run in sorted(pointed, key=lambda r: -r.evaluation["overall"]["accuracy"] if r.evaluation else 0.0):
+            model = load(run) if load is not None else None
+            if model is None:
+                continue
+            if model.config.grammar not in (PAPER, AUTHORS):
+                caption = f"Instruction pointer of {run.path.name} on programs of its language."
+                figures.append((caption, own_language(model, task)))
+            else:
+                figures += [
+                    (f"Instruction pointer of {run.path.name} on the paper's programs ({name}).", draw(model))
+                    for name, (wanted, draw) in POINTER_FIGURES.items()
+                    if wanted == task
+                ]
+            break
+    return figures

@@ -1,0 +1,109 @@
+"""The tables of the report as Markdown, alone or inside a file that people write around them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ipagnn.reporting.recipes import Document
+from ipagnn.reporting.report_html import Format, duration, percent, programs, whole
+from ipagnn.training.runs.files import write_whole
+
+BEGIN: Final = "<!-- tables of `ipagnn report`: begin -->"
+END: Final = "<!-- tables of `ipagnn report`: end -->"
+
+
+def markdown(document: Document, beside: Path | None = None) -> str:
+    """Paper against ours, every recipe with its cost, and accuracy by length; shares in per cent.
+
+    Args:
+        document: From `build_document`.
+        beside: Names of runs become links where their folders lie in this one.
+    """
+    tables = [_paper_and_ours(document), _recipes(document, beside), _by_length(document)]
+    return "\n\n".join(["\n".join(table) for table in tables] + document["notes"]) + "\n"
+
+
+def write_into(path: Path, document: Document) -> None:
+    """Put the tables into a Markdown file, between the lines `BEGIN` and `END`, in place of what stands there.
+
+    Raises:
+        ValueError: The file does not have both lines.
+    """
+    text = path.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} has no place for the tables; write the lines {BEGIN} and {END} where they are to go.")
+    tables = markdown(document, path.parent)
+    write_whole(path, f"{before}{begin}\n\n{tables}\n{end}{after}".encode())
+
+
+def _paper_and_ours(document: Document) -> list[str]:
+    tasks = document["tasks"]
+    lines = _head(["model", *(f"{task}: {whose}" for task in tasks for whose in ("paper", "ours"))], text=1)
+    for row in document["rows"]:
+        cells = [row["title"]]
+        for task in tasks:
+            told = row[task]
+            cells += [_shown(told["paper"], percent), _plus_minus(told["ours"], told["stderr"])]
+        lines.append(_line(cells))
+    return lines
+
+
+def _recipes(document: Document, beside: Path | None) -> list[str]:
+    titles = ("model", "task", "recipe", "runs", "hardware", "batch", "steps", "programs", "time", "validation")
+    lines = _head(["", *titles, "test", "paper"], text=6)
+    for i, recipe in enumerate(document["recipes"]):
+        runs = [document["runs"][k] for k in recipe["runs"]]
+        found = [beside is not None and (beside / run["name"]).is_dir() for run in runs]
+        names = [
+            f"[seed {run['seed']}]({run['name']})" if there else run["name"]
+            for run, there in zip(runs, found, strict=True)
+        ]
+        validation, test = recipe["validation"] or {}, recipe["test"]
+        shown = _plus_minus(test["mean"], test["stderr"])
+        if recipe["seeds"] > 1:
+            shown += f" ({percent(test['least'])} to {percent(test['largest'])})"
+        if not recipe["comparable"]:
+            shown += f" of {recipe['count']:,}"
+        lines.append(
+            _line(
+                [
+                    *(str(i + 1), recipe["title"], recipe["task"], recipe["recipe"]),
+                    *(", ".join(names), recipe["hardware"] or "—"),
+                    *(f"{recipe['batch']:,}", _shown(recipe["steps"], whole), _shown(recipe["examples"], programs)),
+                    *(
+                        _shown(recipe["seconds"], duration),
+                        _plus_minus(validation.get("mean"), validation.get("stderr")),
+                    ),
+                    *(shown, _shown(recipe["paper"], percent)),
+                ]
+            )
+        )
+    return lines
+
+
+def _by_length(document: Document) -> list[str]:
+    lengths = sorted({int(n) for recipe in document["recipes"] for n in recipe["by_length"]})
+    lines = _head(["", "by length", "task", *map(str, lengths)], text=3)
+    for i, recipe in enumerate(document["recipes"]):
+        found = [_shown(recipe["by_length"].get(str(n)), percent) for n in lengths]
+        lines.append(_line([str(i + 1), recipe["title"], recipe["task"], *found]))
+    return lines
+
+
+def _head(titles: Sequence[str], text: int) -> list[str]:
+    return [_line(titles), "|" + "---|" * text + "---:|" * (len(titles) - text)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _shown(value: Any, form: Format) -> str:
+    return "—" if value is None else form(value)
+
+
+def _plus_minus(mean: float | None, stderr: float | None) -> str:
+    """A share and its standard error in per cent."""
+    return _shown(mean, percent) if stderr is None else f"{_shown(mean, percent)} ± {percent(stderr)}"

@@ -1,0 +1,216 @@
+"""The application: the API under `/api`, and the page."""
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import Annotated, Any, Final
+
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+
+from ipagnn import __version__
+from ipagnn.data import collate
+from ipagnn.inference.explain import explain_program
+from ipagnn.inference.loaded import LoadedModel
+from ipagnn.inference.predict import predict_program
+from ipagnn.languages.arithmetic import Lengths, Program, ProgramError, Sampler, format_program, parse
+from ipagnn.server import schema
+from ipagnn.server.guard import LOCAL, RETRY_SECONDS, Guard
+from ipagnn.server.limits import BusyError, Lane, Limits, TooLongError
+from ipagnn.server.models import Offer
+
+LONGEST_SAMPLE: Final = 100
+_PAGE: Final = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/app.js": ("app.js", "text/javascript; charset=utf-8"),
+    "/editor.js": ("editor.js", "text/javascript; charset=utf-8"),
+    "/graph.js": ("graph.js", "text/javascript; charset=utf-8"),
+    "/heatmap.js": ("heatmap.js", "text/javascript; charset=utf-8"),
+    "/panel.js": ("panel.js", "text/javascript; charset=utf-8"),
+    "/results.js": ("results.js", "text/javascript; charset=utf-8"),
+    "/svg.js": ("svg.js", "text/javascript; charset=utf-8"),
+    "/style.css": ("style.css", "text/css; charset=utf-8"),
+}
+_PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"model": schema.Problem, "description": "Not JSON, or asked under a name that is not the server's."},
+    403: {"model": schema.Problem, "description": "Asked by the page of another site."},
+    408: {"model": schema.Problem, "description": "The body did not arrive in time."},
+    413: {"model": schema.Problem, "description": "The body is too large."},
+    422: {"model": schema.Problem, "description": "Not a program, too long a one, or no such model."},
+    503: {
+        "model": schema.Problem,
+        "description": "Too much is waiting already.",
+        "headers": {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}},
+    },
+}
+
+
+def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str] = LOCAL) -> Guard:
+    """The application with its guard.
+
+    Args:
+        offer: Its models.
+        limits: What requests may cost.
+        hosts: Names that it answers to.
+    """
+    bounds = limits or Limits()
+    short, long = Lane("short", bounds), Lane("long", bounds)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        short.close()
+        long.close()
+
+    app = FastAPI(
+        title="ipagnn",
+        version=__version__,
+        description="Models that learned to execute programs: what they predict, and how they came to it.",
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # those pages load scripts from another host
+        redoc_url=None,
+        lifespan=lifespan,
+        responses=_PROBLEMS,
+    )
+    _add_handlers(app, bounds)
+
+    async def answer(asked: schema.ProgramRequest, kind: type[BaseModel], work: "_Work") -> Response:
+        def answer_bytes() -> bytes:
+            model, program = _prepare(asked, offer, bounds)
+            return (
+                kind.model_validate(work(program, model, max_steps=bounds.truth_steps).to_dict())
+                .model_dump_json()
+                .encode()
+            )
+
+        lane = long if asked.source.count("\n") > bounds.long_lines else short
+        return Response(await lane.run(answer_bytes), media_type="application/json")
+
+    @app.post("/api/predict", response_model=schema.PredictionAnswer)
+    async def predict(asked: schema.ProgramRequest) -> Response:
+        """Predict what a program comes to, and tell what it does come to."""
+        return await answer(asked, schema.PredictionAnswer, predict_program)
+
+    @app.post("/api/explain", response_model=schema.ExplanationAnswer)
+    async def explain(asked: schema.ProgramRequest) -> Response:
+        """The same, and where the instruction pointer was at each step."""
+        return await answer(asked, schema.ExplanationAnswer, explain_program)
+
+    @app.get("/api/sample")
+    async def sample(
+        length: Annotated[int, Query(ge=2, le=LONGEST_SAMPLE, description="Lines.")] = 10,
+        task: schema.TaskName = "full",
+        seed: Annotated[int | None, Query(ge=0, lt=2**53, description="Which; by default any.")] = None,
+        model: Annotated[str | None, Query(description="Whose language; by default the first model's.")] = None,
+    ) -> schema.SampleAnswer:
+        """Draw a program from the grammar."""
+        chosen = offer.choose(model, "full")
+        drawn = secrets.randbelow(2**32) if seed is None else seed
+
+        def draw() -> schema.SampleAnswer:
+            program, target = Sampler(task, Lengths.exact(length), chosen.grammar, drawn).program(0)
+            source = format_program(program, chosen.grammar.condition_modulus)
+            return schema.SampleAnswer(source=source, length=length, task=task, seed=drawn, target=target)
+
+        return await short.run(draw)
+
+    @app.get("/api/models")
+    async def models() -> list[schema.ModelAnswer]:
+        """The models to choose from, the usual one first."""
+        return [
+            schema.ModelAnswer(
+                name=name,
+                architecture=model.config.name,
+                task=model.task,
+                tasks=list(model.model.tasks),
+                hidden=model.config.hidden,
+                modulus=model.grammar.modulus,
+                condition_modulus=model.grammar.condition_modulus,
+            )
+            for name, model in offer.models.items()
+        ]
+
+    @app.get("/api/health")
+    async def health() -> schema.HealthAnswer:
+        """Whether the server is there, and how busy it is."""
+        return schema.HealthAnswer(version=__version__, busy=short.busy + long.busy)
+
+    for path, (name, kind) in _PAGE.items():
+        app.get(path, include_in_schema=False)(_file(name, kind))
+    return Guard(app, hosts, bounds)
+
+
+_Work = Callable[..., Any]
+
+
+def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> tuple[LoadedModel, Program]:
+    """The model and the program, if it is not too long."""
+    if asked.model is None:
+        first = next(iter(offer.models.values()))
+        model = offer.choose(None, "partial" if first.parse(asked.source).is_partial else "full")
+    else:
+        model = offer.choose(asked.model, "full")
+    program = parse(asked.source, model.grammar.condition_modulus)
+    if len(program) > limits.lines:
+        raise ValueError(f"The program has {len(program):,} lines; this server runs up to {limits.lines:,}.")
+    steps = int(collate([program], None, model.config.budget).steps[0])
+    if steps > limits.steps:
+        raise ValueError(
+            f"The model would take {steps:,} steps; this server runs up to {limits.steps:,}. Nest loops less deeply."
+        )
+    return model, program
+
+
+def _file(name: str, kind: str) -> Callable[[], Any]:
+    content = (resources.files("ipagnn") / "server/static" / name).read_bytes()
+
+    async def send() -> Response:
+        return Response(content, media_type=kind)
+
+    return send
+
+
+def _problem(status: int, sentence: str, *, line: int | None = None, column: int | None = None) -> JSONResponse:
+    return JSONResponse({"detail": sentence, "line": line, "column": column}, status)
+
+
+def _add_handlers(app: FastAPI, limits: Limits) -> None:
+    """Every failure is a `Problem`."""
+
+    @app.exception_handler(ProgramError)
+    async def bad_program(_: Request, error: ProgramError) -> JSONResponse:
+        return _problem(422, str(error), line=error.line, column=error.column)
+
+    @app.exception_handler(ValueError)
+    async def bad_value(_: Request, error: ValueError) -> JSONResponse:
+        return _problem(422, str(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def bad_request(_: Request, error: RequestValidationError) -> JSONResponse:
+        parts = (f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:3])
+        return _problem(422, f"{'; '.join(parts)}.")
+
+    @app.exception_handler(TooLongError)
+    async def too_long(_: Request, error: TooLongError) -> JSONResponse:
+        return _problem(422, f"The program takes longer than {limits.seconds:g} seconds; make it shorter.")
+
+    @app.exception_handler(BusyError)
+    async def busy(_: Request, error: BusyError) -> JSONResponse:
+        answer = _problem(503, "The server has too much to do; ask again in a second.")
+        answer.headers["Retry-After"] = str(RETRY_SECONDS)
+        return answer
+
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> JSONResponse:
+        answer = _problem(error.status_code, f"{error.detail}.".replace("..", "."))
+        answer.headers.update(error.headers or {})
+        return answer
+
+    @app.exception_handler(ValidationError)  # of an answer of ours, that is; it is a ValueError, but no fault of theirs
+    @app.exception_handler(Exception)
+    async def failed(_: Request, error: Exception) -> JSONResponse:
+        return _problem(500, "The server made a mistake; what happened is in its log.")

@@ -1,0 +1,101 @@
+"""Checkpoints: one safetensors file each, with what is no tensor as JSON in its header; nothing is ever unpickled."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from ipagnn.training.config import TrainConfig
+from ipagnn.training.runs.files import RunError, write_whole
+
+FORMAT_VERSION: Final = 1
+_KEY: Final = "ipagnn.checkpoint"
+_WEIGHTS: Final = "weights."
+_STATE: Final = "state."
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a run has come.
+
+    The schedule, the stream and the order of programs are functions of the config and `step`, so this is all of their
+    state; training draws no other random numbers.
+
+    Attributes:
+        step: Steps taken.
+        metrics_bytes: Length of `metrics.jsonl`, which is cut off here when the run goes on.
+        seconds: Time spent in training, over all starts.
+        best_step: Step of the best validation; -1 before the first.
+        best_accuracy: Its accuracy.
+        skipped: Steps whose gradient was not applied.
+        joules: Energy that the GPU used in training, over all starts; None if one of them could not measure it.
+    """
+
+    step: int = 0
+    metrics_bytes: int = 0
+    seconds: float = 0.0
+    best_step: int = -1
+    best_accuracy: float = -1.0
+    skipped: int = 0
+    joules: float | None = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """All that a run goes on from.
+
+    Attributes:
+        config: What it is a checkpoint of.
+        position: How far it has come.
+        weights: By parameter name.
+        state: What else the step keeps: moments, counts, the average. Empty where only weights were kept.
+    """
+
+    config: TrainConfig
+    position: Position
+    weights: Mapping[str, Tensor]
+    state: Mapping[str, Tensor]
+
+    def write(self, path: Path) -> None:
+        """Write it, completely or not at all."""
+        tensors = {_WEIGHTS + name: x.cpu().contiguous() for name, x in self.weights.items()}
+        tensors |= {_STATE + name: x.cpu().contiguous() for name, x in self.state.items()}
+        about = {
+            "format_version": FORMAT_VERSION,
+            "config": self.config.to_dict(),
+            "position": asdict(self.position),
+        }
+        write_whole(path, save(tensors, {_KEY: json.dumps(about)}))
+
+    @staticmethod
+    def read(path: Path) -> "Checkpoint":
+        """Read what `write` wrote.
+
+        Raises:
+            RunError: It is not a checkpoint, or of a version that this one does not know.
+        """
+        try:
+            with safe_open(path, "pt") as file:
+                about: dict[str, Any] = json.loads((file.metadata() or {})[_KEY])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, as it is no dict
+            if about["format_version"] != FORMAT_VERSION:
+                raise RunError(
+                    f"The checkpoint {path} has format {about['format_version']}, and this version of ipagnn reads "
+                    f"{FORMAT_VERSION}; go on with the version that wrote it."
+                )
+            config, position = TrainConfig.from_dict(about["config"]), Position(**about["position"])
+        except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+            raise RunError(
+                f"{path} is not a checkpoint of ipagnn, or it is damaged ({error}). Delete it to train from the "
+                "beginning in this folder."
+            ) from error
+        return Checkpoint(config, position, _below(tensors, _WEIGHTS), _below(tensors, _STATE))
+
+
+def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,63 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipagnn.cli import demo as demo_commands
+from ipagnn.training import RunFolder, TrainConfig, preset
+
+SHORT, FEW = (5, 6), 8
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of a few steps, and few test programs."""
+
+    def small(name: Any, model: str) -> TrainConfig:
+        smoke = preset(name, model)
+        return smoke.replace(
+            model=smoke.model.replace(hidden=2), examples=64, validation_count=20, validation_every=32, log_every=1
+        )
+
+    monkeypatch.setattr("ipagnn.training.preset", small)
+    monkeypatch.setattr(demo_commands, "LENGTHS", SHORT)
+    monkeypatch.setattr(demo_commands, "COUNT", FEW)
+
+
+def cells(out: str, model: str) -> list[str]:
+    line = next(line for line in out.splitlines() if model in line)
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_demo_trains_tests_and_tells_and_does_nothing_twice(run: Any, tmp_path: Path) -> None:
+    code, out, err = run("demo", tmp_path, "--preset", "smoke", "--seeds", 2)
+    assert code == 0, err
+    assert err.count("Training ") == 6
+    for model, title in (("ipa-gnn", "IPA-GNN"), ("line-rnn", "Line-by-Line RNN"), ("ggnn", "GGNN")):
+        told = [json.loads((tmp_path / f"{model}-{seed}" / "evaluation.json").read_text()) for seed in (0, 1)]
+        assert [summary["set"]["count"] for summary in told] == [len(SHORT) * FEW] * 2
+        own = [(RunFolder(tmp_path / f"{model}-{seed}").result() or {})["accuracy"] for seed in (0, 1)]
+        row = cells(out, title)
+        assert row[0] == f"{title}, 2 runs"
+        assert row[1] == f"{50 * sum(own):.1f}"
+        for cell, length in zip(row[2:], SHORT, strict=False):
+            mean = sum(summary["by_length"][str(length)]["accuracy"] for summary in told) / 2
+            assert cell.startswith(f"{100 * mean:.1f} ± ")
+        assert row[-1] == f"{50 * sum(summary['overall']['accuracy'] for summary in told):.1f}"
+    assert (tmp_path / "accuracy.svg").read_text().startswith("<?xml")
+    assert "GGNN" in (tmp_path / "report.html").read_text()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json*")}
+    again = run("demo", tmp_path, "--preset", "smoke", "--seeds", 2)
+    assert (again.code, again.out, again.err) == (0, out, "")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json*")} == before
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_demo_refuses_runs_with_other_settings(run: Any, tmp_path: Path, is_sentence: Any) -> None:
+    run("train", tmp_path / "ipa-gnn-0", "--preset", "smoke", "--set", "examples=320", "--time-limit", "0.001s")
+    code, _, err = run("demo", tmp_path, "--preset", "smoke")
+    assert code == 2
+    assert is_sentence(err.splitlines(keepends=True)[-1])
+    assert "other settings" in err

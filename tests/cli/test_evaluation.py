@@ -1,0 +1,194 @@
+"""`ipagnn evaluate`, `figure` and `report`, as people call them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipagnn.data import test_set
+from ipagnn.evaluation import evaluate, summarise
+from ipagnn.languages.arithmetic import format_program
+from ipagnn.models import ModelConfig, build_model, load_model, save_model
+from ipagnn.training import RunFolder, TrainConfig
+
+Run = Callable[..., Any]
+
+
+def make_run(path: Path, task: Any = "full", name: str = "ipa-gnn", seed: int = 0) -> Path:
+    config = TrainConfig(model=ModelConfig(name=name, hidden=4), task=task, seed=seed)
+    path.mkdir()
+    folder = RunFolder(path)
+    folder.begin(config, {"command": ["ipagnn", "train"], "commit": None, "versions": {}, "hardware": {}}, "stream")
+    save_model(build_model(config.model, seed), path / "model.safetensors")
+    folder.finish({"state": "finished", "examples": 10, "seconds": 1.0, "accuracy": 0.1})
+    return path
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("weights") / "model.safetensors"
+    save_model(build_model(ModelConfig(name="line-rnn", hidden=4)), path)
+    return path
+
+
+def test_json_tells_the_numbers_of_the_library(run: Run, weights: Path) -> None:
+    done = run("evaluate", weights, "--count", 3, "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    expected = summarise(evaluate(load_model(weights), test_set("full", 3)))
+    assert told["overall"] == expected["overall"]
+    assert told["by_length"] == expected["by_length"]
+    assert set(told["by_length"]) == {str(n) for n in range(20, 101, 10)}
+    assert told["overall"]["count"] == 27
+    assert set(told["overall"]) == {"accuracy", "stderr", "count"}
+
+
+def test_one_object_for_each_of_several_weights(run: Run, weights: Path, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", "partial", "line-rnn")
+    done = run("evaluate", weights, folder, "--count", 2, "--lengths", "5,10", "--json")
+    first, second = map(json.loads, done.out.splitlines())
+    assert (first["weights"], first["task"]) == (str(weights), "full")
+    assert (second["weights"], second["task"]) == (str(folder), "partial")
+    assert "ceiling" in second
+
+
+def test_what_a_terminal_shows(run: Run, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    done = run("evaluate", folder, "--count", 2, "--lengths", "5,10")
+    assert done.code == 0, done.err
+    for part in ("ipa-gnn on 4 full programs", "accuracy", "±", "all", "calibration", "discrete branch decisions"):
+        assert part in done.out
+    done = run("evaluate", folder, "--count", 2, "--lengths", "5,10", "--task", "partial", "--no-pointer")
+    assert "best possible" in done.out
+    assert "pointer" not in done.out
+
+
+def test_pruning_and_lengths_are_options(run: Run, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    plain, pruned = (
+        json.loads(run("evaluate", folder, "--count", 5, "--lengths", "10", "--json", *more).out)
+        for more in ([], ["--prune", "1e-9"])
+    )
+    assert plain["overall"] == pruned["overall"]
+    assert plain["set"] == pruned["set"]
+
+
+def test_the_step_budget_is_an_option(run: Run, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    fits = [
+        json.loads(run("evaluate", folder, "--count", 40, "--lengths", "10", "--json", *more).out)["trace"]["fits"]
+        for more in ([], ["--budget", "2"], ["--budget", "static"])
+    ]
+    plain, twice, enough = (share["count"] for share in fits)
+    assert plain < twice < enough == 40
+
+
+def test_programs_of_your_own(run: Run, weights: Path, tmp_path: Path, is_sentence: Callable[[str], bool]) -> None:
+    sources = [format_program(program) for program in test_set("full", 1)]
+    file = tmp_path / "programs.jsonl"
+    file.write_text("".join(json.dumps({"source": source}) + "\n" for source in sources))
+    told = json.loads(run("evaluate", weights, "--programs", file, "--json").out)
+    assert told["overall"] == summarise(evaluate(load_model(weights), test_set("full", 1)))["overall"]
+    with file.open("a") as handle:
+        handle.write('{"source": "v0 = 1\\nprint(v0)"}\n')
+    done = run("evaluate", weights, "--programs", file)
+    assert done.code == 2
+    assert is_sentence(done.err)
+    assert "programs.jsonl, line 10: in the program, line 2, column 1" in done.err
+    assert "--skip-invalid" in done.err
+    done = run("evaluate", weights, "--programs", file, "--skip-invalid")
+    assert done.code == 0
+    assert "1 invalid programs were left out" in done.out
+    told = json.loads(run("evaluate", weights, "--programs", file, "--skip-invalid", "--json").out)
+    assert (told["set"]["count"], told["set"]["skipped"]) == (9, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--lengths", "20,x"], "--lengths is '20,x'"),
+        (["--device", "tpu9"], "--device is 'tpu9'"),
+        (["--programs", "missing.jsonl"], "There is no file or folder missing.jsonl"),
+        (["--save"], "--save keeps numbers in a run folder"),
+        (["--prune", "0.1"], "line-rnn"),
+        (["--budget", "much"], "--budget is 'much'"),
+        (["--budget", "-1"], "--budget is '-1'"),
+        (["--budget", "2", "--save"], "its own steps"),
+    ],
+)
+def test_bad_options(
+    run: Run, weights: Path, is_sentence: Callable[[str], bool], arguments: list[str], sentence: str
+) -> None:
+    done = run("evaluate", weights, *arguments)
+    assert done.code == 2
+    assert is_sentence(done.err)
+    assert sentence in done.err
+
+
+def test_weights_that_are_none(run: Run, tmp_path: Path, is_sentence: Callable[[str], bool]) -> None:
+    for name in (tmp_path, tmp_path / "none"):
+        done = run("evaluate", name)
+        assert done.code == 2
+        assert is_sentence(done.err)
+        assert str(name) in done.err
+
+
+def test_figures_are_written(run: Run, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    mine = tmp_path / "mine.py"
+    mine.write_text("v0 = 1\nif v0 % 10 > 0:\n  v0 += 1\n")
+    calls = [
+        ["representation"],
+        ["paths", "--program", mine],
+        ["pointer", "--model", folder, "--program", mine],
+        ["accuracy", "--model", folder, "--lengths", "5,10", "--count", 2],
+    ]
+    for i, call in enumerate(calls):
+        done = run("figure", *call, "--out", tmp_path / f"{i}.png")
+        assert done.code == 0, done.err
+        assert (tmp_path / f"{i}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["paths", "--out", "x.gif"], "must end in .pdf, .svg or .png"),
+        (["accuracy"], "name them with --model"),
+        (["nonsense"], "accuracy"),
+        (["representation", "--program", "a.py", "--program", "b.py"], "--program was given 2 times"),
+    ],
+)
+def test_bad_figures(run: Run, is_sentence: Callable[[str], bool], arguments: list[str], sentence: str) -> None:
+    done = run("figure", *arguments)
+    assert done.code == 2
+    assert is_sentence(done.err)
+    assert sentence in done.err
+
+
+def test_a_report_evaluates_what_is_not_evaluated_yet(run: Run, tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / "a"), make_run(tmp_path / "b", "partial", "line-rnn")]
+    kept = run("evaluate", folders[0], "--count", 2, "--lengths", "5", "--save", "--json")
+    before = (folders[0] / "evaluation.json").read_bytes()
+    assert json.loads(before) == json.loads(kept.out)
+    done = run("report", *folders, "--count", 3, "--lengths", "5,10", "--out", tmp_path / "out.html")
+    assert done.code == 0, done.err
+    assert (folders[0] / "evaluation.json").read_bytes() == before
+    told = json.loads((tmp_path / "out.json").read_text())
+    assert [r["evaluation"]["overall"]["count"] for r in told["runs"]] == [2, 6]
+    assert "| IPA-GNN | 62.1 |" in (tmp_path / "out.md").read_text()
+    assert "<!doctype html>" in (tmp_path / "out.html").read_text()
+
+
+def test_bad_reports(run: Run, tmp_path: Path, is_sentence: Callable[[str], bool]) -> None:
+    done = run("report", tmp_path, "--out", tmp_path / "x.html")
+    assert done.code == 2
+    assert "There is no run in" in done.err
+    folder = make_run(tmp_path / "a")
+    (folder / "evaluation.json").write_text("{")
+    done = run("report", folder, "--out", tmp_path / "x.html")
+    assert done.code == 2
+    assert is_sentence(done.err)
+    assert "evaluation.json is not JSON" in done.err
+    assert run("report", folder, "--out", tmp_path / "x.pdf").code == 2

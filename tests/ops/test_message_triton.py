@@ -1,0 +1,83 @@
+"""The kernels of message passing against the dense form, on a GPU or, with TRITON_INTERPRET=1, in Triton's interpreter.
+
+The interpreter wants Triton on a machine without a GPU, and half a minute a case.
+"""
+
+import os
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from ipagnn.languages.arithmetic.grammar import Lengths
+from ipagnn.languages.arithmetic.sampler import Sampler
+from ipagnn.models import ModelConfig, build_model
+from ipagnn.ops.messages.rows import make_plan
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+pytestmark = pytest.mark.skipif(
+    find_spec("triton") is None or not (torch.cuda.is_available() or INTERPRETED),
+    reason="needs Triton, and a CUDA GPU or TRITON_INTERPRET=1",
+)
+
+CASES = [
+    ("ggnn", {}),
+    ("no-execute", {}),
+    ("no-execute", {"normalise": False}),
+    ("no-execute", {"absorb": True}),
+    ("no-execute", {"absorb": True, "normalise": False}),
+    ("no-control", {}),
+    ("no-control", {"both_ways": False}),
+    ("no-control", {"edge_types": True}),
+    ("no-control", {"edge_types": True, "both_ways": False, "normalise": False}),
+    ("r-gat", {}),
+    ("r-gat", {"heads": 2}),
+]
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    if not INTERPRETED:
+        return torch.device("cuda")
+    from ipagnn.ops.messages.triton import launcher as message_cuda
+
+    monkeypatch.setattr(message_cuda, "multiprocessors", lambda device: 1)
+    monkeypatch.setattr(message_cuda, "EXACT_TILE", message_cuda.Tile(16, 64, 64, 4, 2))
+    return torch.device("cpu")
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_kernels_compute_the_dense_form(name: str, options: dict, device: torch.device) -> None:
+    from ipagnn.ops.messages.triton.launcher import execute
+    from ipagnn.ops.pointer.triton.buffers import Weights
+    from ipagnn.training.message_step import launcher_of
+
+    model = build_model(ModelConfig(name, hidden=20, **options))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if "bias" in key:
+                parameter.normal_(std=0.3, generator=generator)
+            if "branch.weight" in key:
+                parameter *= 4
+    count = 3 if INTERPRETED else 200
+    batch = model.collate(Sampler(lengths=Lengths.exact(8), seed=5).table(0, count))
+    kind = launcher_of(model)
+    assert kind is not None
+    made = make_plan(model, batch)
+    model = model.to(device)
+    plan = type(made).empty(made.capacity, device)  # type: ignore[arg-type]
+    plan.flat.copy_(made.flat)
+    weights = Weights(20, torch.float32, device)
+    size = kind.bytes(model, weights, plan.capacity)
+    memory = torch.full((size // 4,), torch.nan, device=device).view(torch.uint8)  # nothing may be read unwritten
+    logits = model.output(execute(kind(model, weights, plan, memory, exact=True)))
+    direction = torch.randn(logits.shape, generator=generator).to(device)
+    parameters = dict(model.named_parameters())
+    ours = torch.autograd.grad((logits * direction).sum(), list(parameters.values()))
+    dense = model(batch.to(device)).logits
+    theirs = torch.autograd.grad((dense * direction).sum(), list(parameters.values()))
+    torch.testing.assert_close(logits, dense, rtol=1e-4, atol=1e-4)
+    for key, one, other in zip(parameters, ours, theirs, strict=True):
+        assert other.abs().max() > 1e-6
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=2e-5 * float(other.abs().max()), msg=key)

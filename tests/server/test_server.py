@@ -1,0 +1,316 @@
+"""The HTTP API: answers, refusals, limits, and what a browser may do with it."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="fastapi is not installed; the extra `page` brings it")
+from fastapi.testclient import TestClient
+
+from ipagnn.inference.explain import explain
+from ipagnn.inference.predict import predict
+from ipagnn.languages.arithmetic import Lengths, Sampler, format_program
+from ipagnn.models import ModelConfig, available_models, build_model, save_model
+from ipagnn.server.app import create_app
+from ipagnn.server.guard import LOCAL, Guard
+from ipagnn.server.limits import BusyError, Lane, Limits, TooLongError
+from ipagnn.server.models import Offer
+
+LOOP = "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2\n"
+MASKED = "v0 = 3\n[MASK]\nv0 *= 2\n"
+NESTED = "v0 = 1\n" + "".join("  " * k + "while v0 > 0:\n" for k in range(40)) + "  " * 40 + "v0 -= 1"
+LOCALHOST = "http://localhost:8000"
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("weights")
+    paths = [folder / "tiny.safetensors", folder / "tiny-partial.safetensors", folder / "lines.safetensors"]
+    for seed, (path, name) in enumerate(zip(paths, ("ipa-gnn", "ipa-gnn", "line-rnn"), strict=True)):
+        save_model(build_model(ModelConfig(name=name, hidden=8), seed), path)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def app(weights: list[Path]) -> Guard:
+    return create_app(Offer(weights))
+
+
+@pytest.fixture(scope="module")
+def client(app: Guard) -> Iterator[TestClient]:
+    with TestClient(app, LOCALHOST, raise_server_exceptions=False) as opened:
+        yield opened
+
+
+def problem(answer: Any, status: int) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    told: dict[str, Any] = answer.json()
+    assert set(told) == {"detail", "line", "column"}
+    assert told["detail"].endswith((".", "?"))
+    return told
+
+
+def test_answers_are_those_of_the_command(client: TestClient, weights: list[Path]) -> None:
+    for route, function in (("predict", predict), ("explain", explain)):
+        for source, path in ((LOOP, weights[0]), (MASKED, weights[1])):
+            answer = client.post(f"/api/{route}", json={"source": source})
+            assert answer.status_code == 200, answer.text
+            expected = json.loads(json.dumps(function(source, path).to_dict()))
+            assert answer.json() == expected | {"model": path.stem}
+
+
+def test_a_named_model_answers(client: TestClient) -> None:
+    told = client.post("/api/explain", json={"source": LOOP, "model": "lines"}).json()
+    assert told["model"] == "lines"
+    assert told["pointer"] is None
+    assert told["value"] == 56
+
+
+def test_models_sample_and_health(client: TestClient) -> None:
+    told = client.get("/api/models").json()
+    assert [(m["name"], m["architecture"], m["task"]) for m in told] == [
+        ("tiny", "ipa-gnn", "full"),
+        ("tiny-partial", "ipa-gnn", "partial"),
+        ("lines", "line-rnn", "full"),
+    ]
+    drawn = client.get("/api/sample", params={"length": 12, "seed": 3}).json()
+    assert drawn["source"] == format_program(Sampler("full", Lengths.exact(12), seed=3).program(0)[0])
+    again = client.get("/api/sample", params={"length": 12}).json()
+    assert client.get("/api/sample", params={"length": 12, "seed": again["seed"]}).json() == again
+    assert "[MASK]" in client.get("/api/sample", params={"task": "partial"}).json()["source"]
+    assert client.get("/api/health").json()["status"] == "ok"
+
+
+def test_a_bad_program_is_told_with_its_place(client: TestClient) -> None:
+    told = problem(client.post("/api/predict", json={"source": "v0 = 1\nv0 /= 2"}), 422)
+    assert (told["line"], told["column"]) == (2, 4)
+    assert "found `/=`" in told["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        ({}, 422, "source: Field required"),
+        ({"source": 1}, 422, "source"),
+        ({"source": "v0 = 1", "model": "../../etc/passwd"}, 422, "There is no model '../../etc/passwd'"),
+        ({"source": "v0 = 1", "more": 1}, 422, "more"),
+        ({"source": "v0 = 1\n" * 201}, 422, "201 lines"),
+        ({"source": "v0 = 1\n" + "#" * 70_000}, 413, "larger than 65,536 bytes"),
+        ({"source": NESTED}, 422, "steps"),
+    ],
+)
+def test_bad_requests(client: TestClient, body: dict[str, Any], status: int, sentence: str) -> None:
+    assert sentence in problem(client.post("/api/explain", json=body), status)["detail"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[" * 60_000, b"\xff\xfe", b'{"source": NaN}', b'{"source": "\\ud800"}', b"null"]
+)
+def test_bodies_that_are_not_json(client: TestClient, content: bytes) -> None:
+    answer = client.post("/api/predict", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    problem(answer, answer.status_code)
+
+
+def test_text_is_not_taken_for_json(client: TestClient) -> None:
+    # Forms and texts are what another site's page could send without asking first.
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        answer = client.post("/api/predict", content=json.dumps({"source": LOOP}), headers={"content-type": kind})
+        problem(answer, 422)
+
+
+def test_unknown_places_and_methods(client: TestClient) -> None:
+    problem(client.get("/api/nothing"), 404)
+    problem(client.get("/../pyproject.toml"), 404)
+    problem(client.get("/api/predict"), 405)
+    problem(client.get("/api/sample", params={"length": 101}), 422)
+    problem(client.get("/api/sample", params={"length": 2, "task": "partial", "model": "x"}), 422)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "localhost:8000"}, 200),
+        ({"host": "127.0.0.1"}, 200),
+        ({"host": "[::1]:8000"}, 200),
+        ({"host": "evil.example"}, 400),
+        ({"host": "localhost.evil.example:8000"}, 400),
+        ({"host": ""}, 400),
+        ({"origin": LOCALHOST}, 200),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://localhost:9999"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-origin"}, 200),
+    ],
+)
+def test_who_may_ask(client: TestClient, headers: dict[str, str], status: int) -> None:
+    answer = client.get("/api/health", headers=headers)
+    assert answer.status_code == status
+    if status != 200:
+        problem(answer, status)
+
+
+def test_headers_keep_the_page_to_itself(client: TestClient) -> None:
+    for path in ("/", "/api/health", "/nothing"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in headers
+    assert client.get("/api/health").headers["cache-control"] == "no-store"
+
+
+def test_the_page_names_no_other_host(client: TestClient) -> None:
+    page = client.get("/").text
+    files = [page, *(client.get(f"/{name}").text for name in ("app.js", "style.css"))]
+    for text in files:
+        assert "http" not in text.replace("http://www.w3.org/", "")
+    assert "<script>" not in page
+    assert "style=" not in page
+    assert "onclick" not in page
+
+
+def test_a_full_queue_says_when_to_come_back(weights: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, begun = threading.Event(), threading.Event()
+    real = Offer.choose
+
+    def slow(*arguments: Any) -> Any:
+        begun.set()
+        gate.wait(20)
+        return real(*arguments)
+
+    app = create_app(Offer(weights), Limits(queue=0))
+    with TestClient(app, LOCALHOST) as client:
+        monkeypatch.setattr(Offer, "choose", slow)
+        answers: list[Any] = []
+        first = threading.Thread(target=lambda: answers.append(client.post("/api/predict", json={"source": LOOP})))
+        first.start()
+        assert begun.wait(20)
+        refused = client.post("/api/predict", json={"source": LOOP})
+        assert client.get("/api/health").json()["busy"] == 1
+        gate.set()
+        first.join()
+        assert client.get("/api/health").json()["busy"] == 0
+    problem(refused, 503)
+    assert int(refused.headers["retry-after"]) >= 1
+    assert answers[0].status_code == 200
+
+
+def test_a_request_may_not_take_forever(weights: list[Path]) -> None:
+    with TestClient(create_app(Offer(weights[:1]), Limits(seconds=0.001)), LOCALHOST) as client:
+        source = format_program(Sampler("full", Lengths.exact(30), seed=1).program(0)[0])
+        answer = client.post("/api/explain", json={"source": source})
+        assert answer.status_code in (422, 503)
+        assert "second" in problem(answer, answer.status_code)["detail"]
+
+
+def test_lanes_end_work_and_forget_it() -> None:
+    import torch
+
+    def endless() -> None:
+        x = torch.zeros(1)
+        while True:
+            x = x + 1
+
+    async def check() -> None:
+        lane = Lane("test", Limits(seconds=0.5, queue=1))
+        began = time.monotonic()
+        with pytest.raises(TooLongError):
+            await lane.run(endless)
+        assert time.monotonic() - began < 10
+        first = asyncio.ensure_future(lane.run(lambda: time.sleep(0.8)))
+        second = asyncio.ensure_future(lane.run(lambda: 1))
+        await asyncio.sleep(0.01)
+        with pytest.raises(BusyError):
+            await lane.run(lambda: 2)
+        await first
+        with pytest.raises(BusyError):  # its time was over before its turn came
+            await second
+        assert await lane.run(lambda: 3) == 3
+        await asyncio.sleep(0)
+        assert lane.busy == 0
+        lane.close()
+
+    asyncio.run(check())
+
+
+def test_a_slow_body_is_not_waited_for(weights: list[Path]) -> None:
+    app = create_app(Offer(weights[:1]), Limits(body_seconds=0.05))
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        await asyncio.sleep(60)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/api/predict", "headers": [(b"host", b"localhost")]}
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 408
+
+
+def test_too_many_open_requests(weights: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ipagnn.server.guard.MOST_REQUESTS", 0)
+    with TestClient(create_app(Offer(weights[:1])), LOCALHOST) as client:
+        refused = client.get("/api/health")
+    problem(refused, 503)
+    assert refused.headers["retry-after"] == "1"
+
+
+def test_a_mistake_of_ours_is_a_sentence_too(weights: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ipagnn.server.app._prepare", lambda *_: 1 / 0)
+    with TestClient(create_app(Offer(weights[:1])), LOCALHOST, raise_server_exceptions=False) as client:
+        told = problem(client.post("/api/predict", json={"source": LOOP}), 500)
+    assert "division" not in told["detail"]
+
+
+def test_names_of_models_are_short_and_differ(tmp_path: Path, weights: list[Path]) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "model.safetensors").write_bytes(weights[0].read_bytes())
+    offer = Offer([run, run / "model.safetensors", weights[0]])
+    assert list(offer.models) == ["run", "run-2", "tiny"]
+    with pytest.raises(ValueError, match="no model to serve"):
+        Offer([])
+    trace = tmp_path / "trace.safetensors"
+    save_model(build_model(ModelConfig(name="trace-rnn", hidden=4)), trace)
+    with pytest.raises(ValueError, match="masked line"):
+        Offer([trace]).choose(None, "partial")
+
+
+def test_who_names_no_model_gets_the_ipa_gnn_of_the_package() -> None:
+    offer = Offer.packaged()
+    assert set(offer.models) == set(available_models())
+    assert [offer.choose(None, task).name for task in ("full", "partial")] == ["ipa-gnn-full", "ipa-gnn-partial"]
+
+
+def test_the_description_lists_all_answers(client: TestClient) -> None:
+    told = client.get("/api/openapi.json").json()
+    assert set(told["paths"]) == {f"/api/{name}" for name in ("predict", "explain", "sample", "models", "health")}
+    assert "HTTPValidationError" not in told["components"]["schemas"]
+    for path in told["paths"].values():
+        for operation in path.values():
+            for status, answer in operation["responses"].items():
+                if status != "200":
+                    schema = answer["content"]["application/json"]["schema"]
+                    assert schema == {"$ref": "#/components/schemas/Problem"}
+            assert {"200", "400", "403", "413", "422", "503"} <= set(operation["responses"])
+
+
+def test_mutated_programs_are_answered_or_refused(client: TestClient, mutated: Callable[[int], Iterator[str]]) -> None:
+    seen = {client.post("/api/predict", json={"source": source}).status_code for source in mutated(150)}
+    assert seen <= {200, 422}
+    assert len(seen) == 2
+
+
+def test_hosts_are_what_was_allowed(weights: list[Path]) -> None:
+    app = create_app(Offer(weights[:1]), hosts={*LOCAL, "my.example"})
+    with TestClient(app, "http://my.example:8000") as client:
+        assert client.get("/api/health").status_code == 200

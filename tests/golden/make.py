@@ -27,9 +27,9 @@ import torch
 from safetensors.torch import load_file
 
 from ipagnn.data import generate, read_shards, recipe
+from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler
+from ipagnn.languages.arithmetic._compiled.hash import program_hashes
 from ipagnn.models import ProgramModel, available_models, build_model, load_model
-from ipagnn.programs import Lengths, ProgramTable, Sampler
-from ipagnn.programs.hash_kernels import program_hashes
 from ipagnn.training import Progress, RunFolder, TrainConfig, preset, read_config, read_metrics, train
 from ipagnn.training.sources import make_source, open_data
 
@@ -73,9 +73,7 @@ def settings(config: TrainConfig) -> dict[str, Any]:
         "examples": config.examples,
         "bucket_batches": config.window,
         "curriculum": config.curriculum,
-        "loops": config.loops,
         "training_budget": [config.budget, config.budget_cap],
-        "trace_loss": config.trace_loss,
         "optimizer": config.optimizer,
         "learning_rate": config.rate,
         "max_grad_norm": config.clip,
@@ -107,9 +105,7 @@ def run_config(run: str) -> TrainConfig:
         device="cpu",
     )
     if run.endswith("-muon"):
-        config = config.replace(
-            optimizer="muon", trace_loss=0.3, budget="trace", averaging=0.9, window=4, curriculum=0.4, loops=10
-        )
+        config = config.replace(optimizer="muon", budget="trace", averaging=0.9, window=4, curriculum=0.4)
     return config
 
 
@@ -175,7 +171,7 @@ def programs(task: str) -> dict[str, Any]:
         "plain": config,
         "bucketed": config.replace(window=4),
         "curriculum": config.replace(curriculum=0.5, examples=64),
-        "all": config.replace(window=4, curriculum=0.5, loops=20, examples=256, seed=3, length=8),
+        "all": config.replace(window=4, curriculum=0.5, examples=256, seed=3, length=8),
         "by lines": config.replace(window=4, model=config.model.replace(name="line-rnn")),
     }
     if task == "full":

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from ipagnn.data import test_set
+from ipagnn.data import build_test_set
 from ipagnn.evaluation import evaluate
 from ipagnn.languages.arithmetic import ProgramTable
 from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model, load_model
@@ -100,7 +100,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         print("There is no CUDA GPU here, so nothing was measured.")
         return
-    table, drawing = timed(lambda: test_set("full", arguments.count))
+    table, drawing = timed(lambda: build_test_set("full", arguments.count))
     print(f"{torch.cuda.get_device_name()}; drawing the test set {drawing:.2f} s", flush=True)
     precisions(load_model("ipa-gnn-full").to(DEVICE), table)
     names = sorted(MODELS) if arguments.models == "all" else arguments.models.split(",")

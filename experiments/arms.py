@@ -16,7 +16,7 @@ from random import Random
 
 import numpy as np
 
-from ipagnn.evaluation import test_recipe
+from ipagnn.evaluation import build_test_recipe
 from ipagnn.languages.arithmetic import ExecutionError, Program, execute, format_program, parse, trace
 
 NEGATED = {">=": "<", "<=": ">", ">": "<=", "<": ">="}
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60, help="Programs of each length.")
     count, random, rows = parser.parse_args().count, Random(0), []
     for length in range(20, 101, 10):
-        programs = test_recipe(lengths=(length,), count=count).table(0, count)
+        programs = build_test_recipe(lengths=(length,), count=count).table(0, count)
         share = np.array([best_guess(program, random) for program in programs])
         straight = np.array([not _loops(program) for program in programs])
         rows.append([share.mean(), (share * straight).mean(), straight.mean()])

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ipagnn.cli.main import main
-from ipagnn.data import test_set
+from ipagnn.data import build_test_set
 from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler, format_program
 from ipagnn.languages.arithmetic.cfg import steps
 from ipagnn.models import ModelConfig, ProgramModel, build_model, save_model
@@ -308,9 +308,9 @@ def ipa_gnn() -> ProgramModel:
 @pytest.fixture(scope="session")
 def full_programs() -> ProgramTable:
     """Programs of lengths 20 to 100, two of each."""
-    return test_set("full", 2)
+    return build_test_set("full", 2)
 
 
 @pytest.fixture(scope="session")
 def partial_programs() -> ProgramTable:
-    return test_set("partial", 2)
+    return build_test_set("partial", 2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ipagnn.data import test_set
+from ipagnn.data import build_test_set
 from ipagnn.evaluation import evaluate, summarise
 from ipagnn.languages.arithmetic import format_program
 from ipagnn.models import ModelConfig, build_model, load_model, save_model
@@ -37,7 +37,7 @@ def test_json_tells_the_numbers_of_the_library(run: Run, weights: Path) -> None:
     done = run("evaluate", weights, "--count", 3, "--json")
     assert done.code == 0, done.err
     told = json.loads(done.out)
-    expected = summarise(evaluate(load_model(weights), test_set("full", 3)))
+    expected = summarise(evaluate(load_model(weights), build_test_set("full", 3)))
     assert told["overall"] == expected["overall"]
     assert told["by_length"] == expected["by_length"]
     assert set(told["by_length"]) == {str(n) for n in range(20, 101, 10)}
@@ -86,11 +86,11 @@ def test_the_step_budget_is_an_option(run: Run, tmp_path: Path) -> None:
 
 
 def test_programs_of_your_own(run: Run, weights: Path, tmp_path: Path, is_sentence: Callable[[str], bool]) -> None:
-    sources = [format_program(program) for program in test_set("full", 1)]
+    sources = [format_program(program) for program in build_test_set("full", 1)]
     file = tmp_path / "programs.jsonl"
     file.write_text("".join(json.dumps({"source": source}) + "\n" for source in sources))
     told = json.loads(run("evaluate", weights, "--programs", file, "--json").out)
-    assert told["overall"] == summarise(evaluate(load_model(weights), test_set("full", 1)))["overall"]
+    assert told["overall"] == summarise(evaluate(load_model(weights), build_test_set("full", 1)))["overall"]
     with file.open("a") as handle:
         handle.write('{"source": "v0 = 1\\nprint(v0)"}\n')
     done = run("evaluate", weights, "--programs", file)

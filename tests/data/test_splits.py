@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ipagnn.data import TEST_LENGTHS, Recipe, recipe, test_set, training_sampler, validation_set
+from ipagnn.data import TEST_LENGTHS, Recipe, build_test_set, build_validation_set, recipe, training_sampler
 from ipagnn.data.shards import Manifest
 from ipagnn.languages.arithmetic import AUTHORS, Grammar, Lengths, ProgramTable, Sampler, Task
 from ipagnn.languages.arithmetic._compiled.hash import WITHHELD_BITS, program_hash, program_hashes
@@ -99,9 +99,9 @@ def test_a_side_that_is_empty_is_a_sentence() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_test_set_has_500_of_each_length_in_order(task: Task) -> None:
-    table = test_set(task)
+    table = build_test_set(task)
     assert table.lengths.tolist() == [length for length in TEST_LENGTHS for _ in range(500)]
-    assert same(table, test_set(task, threads=3))
+    assert same(table, build_test_set(task, threads=3))
     assert all(program.is_partial == (task == "partial") for program in table.slice(0, 100))
     assert len(set(programs(table))) == 4_500
 
@@ -109,10 +109,10 @@ def test_the_test_set_has_500_of_each_length_in_order(task: Task) -> None:
 def test_named_sets_never_change() -> None:
     # These are published: whoever changes a draw, a seed or the hash changes everybody's results.
     for table, expected in (
-        (test_set("full"), "89d47b38894ea2bc"),
-        (test_set("partial"), "d5b44cd26df46923"),
-        (validation_set("full"), "ca675672f5887d8e"),
-        (validation_set("partial"), "9492339075f344ff"),
+        (build_test_set("full"), "89d47b38894ea2bc"),
+        (build_test_set("partial"), "d5b44cd26df46923"),
+        (build_validation_set("full"), "ca675672f5887d8e"),
+        (build_validation_set("partial"), "9492339075f344ff"),
         (training_sampler("full").table(0, 1_000), "edaa600640d8d453"),
         (training_sampler("partial").table(0, 1_000), "51bdc098ffad8961"),
     ):
@@ -123,7 +123,7 @@ def test_named_sets_never_change() -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_the_authors_labels_of_the_test_set_never_change(task: Task) -> None:
     # python_graphs, walked through with the true decisions, finds the same 599 programs.
-    table, limited = test_set(task), recipe("test", task, grammar=AUTHORS)
+    table, limited = build_test_set(task), recipe("test", task, grammar=AUTHORS)
     labels = limited.table(0, limited.count)
     changed = table.target != labels.target
     assert programs(labels) == programs(table)
@@ -133,7 +133,7 @@ def test_the_authors_labels_of_the_test_set_never_change(task: Task) -> None:
 
 
 def test_lengths_of_the_test_set_do_not_share_random_numbers() -> None:
-    table = test_set("full", 100)
+    table = build_test_set("full", 100)
     starts = [int(program.line_tokens[0, 3]) for program in table]
     by_length = [starts[i : i + 100] for i in range(0, 900, 100)]
     assert max(Counter(zip(*by_length[:2], strict=True)).values()) < 5
@@ -141,8 +141,8 @@ def test_lengths_of_the_test_set_do_not_share_random_numbers() -> None:
 
 
 def test_validation_has_length_c() -> None:
-    assert set(validation_set("full", 50, c=7).lengths.tolist()) == {7}
-    assert same(validation_set("partial", 40, threads=2), validation_set("partial", 80).slice(0, 40))
+    assert set(build_validation_set("full", 50, c=7).lengths.tolist()) == {7}
+    assert same(build_validation_set("partial", 40, threads=2), build_validation_set("partial", 80).slice(0, 40))
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from ipagnn.data import test_set
+from ipagnn.data import build_test_set
 from ipagnn.evaluation import Evaluation, evaluate
 from ipagnn.evaluation.evaluate import STREAMING, _Runner
 from ipagnn.languages.arithmetic import (
@@ -44,7 +44,7 @@ def by_hand(model: ProgramModel, table: ProgramTable) -> np.ndarray:
 
 
 def test_all_programs_of_the_test_set_are_there_in_order() -> None:
-    table = test_set("full")
+    table = build_test_set("full")
     model = build_model(ModelConfig(name="line-rnn", hidden=2))
     done: list[int] = []
     evaluation = evaluate(model, table, progress=done.append)
@@ -266,7 +266,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 @pytest.mark.slow
 def test_fifty_programs_of_each_length_take_less_than_a_minute() -> None:
     model = build_model(ModelConfig(hidden=32), seed=1)
-    evaluate(model, test_set("full", 1), pointer=True)  # compiles
+    evaluate(model, build_test_set("full", 1), pointer=True)  # compiles
     start = time.perf_counter()
-    assert len(evaluate(model, test_set("full", 50), pointer=True)) == 450
+    assert len(evaluate(model, build_test_set("full", 50), pointer=True)) == 450
     assert time.perf_counter() - start < 60

@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ipagnn.data import test_set
+from ipagnn.data import build_test_set
 from ipagnn.evaluation import Evaluation, PointerMetrics, evaluate, summarise
-from ipagnn.evaluation.benchmark import describe, evaluate_on_test_set, test_recipe
+from ipagnn.evaluation.benchmark import build_test_recipe, describe, evaluate_on_test_set
 from ipagnn.evaluation.summary import TOP, calibration, share
 from ipagnn.languages.arithmetic import AUTHORS, Grammar, ProgramTable
 from ipagnn.languages.arithmetic.holes import ceiling
@@ -118,7 +118,7 @@ def test_counts_add_up(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> No
 
 
 def test_a_perfect_guesser_is_at_the_ceiling() -> None:
-    table = test_set("partial", 3)
+    table = build_test_set("partial", 3)
     best = ceiling(table)
     evaluation = dataclasses.replace(
         made_up(best.guess.tolist(), table.target.tolist(), table.lengths.tolist()), task="partial"
@@ -132,24 +132,27 @@ def test_a_perfect_guesser_is_at_the_ceiling() -> None:
 
 
 def test_the_test_set_is_named_if_it_is_the_papers() -> None:
-    assert describe(test_recipe("full"))["name"] == "D_test"
-    assert describe(test_recipe("partial"))["count"] == 4500
-    assert describe(test_recipe("full", count=499))["name"] == "test"
-    assert describe(test_recipe("full", seed=1))["name"] == "test"
-    assert describe(test_recipe("full", grammar=Grammar(modulus=10)))["name"] == "test"
-    for limited in (describe(test_recipe("full", grammar=AUTHORS)), describe(test_recipe("partial", grammar=AUTHORS))):
+    assert describe(build_test_recipe("full"))["name"] == "D_test"
+    assert describe(build_test_recipe("partial"))["count"] == 4500
+    assert describe(build_test_recipe("full", count=499))["name"] == "test"
+    assert describe(build_test_recipe("full", seed=1))["name"] == "test"
+    assert describe(build_test_recipe("full", grammar=Grammar(modulus=10)))["name"] == "test"
+    for limited in (
+        describe(build_test_recipe("full", grammar=AUTHORS)),
+        describe(build_test_recipe("partial", grammar=AUTHORS)),
+    ):
         assert limited["name"] == "D_test with the authors' labels"
         assert limited["grammar"]["block_limit"] == 200
-    assert describe(test_recipe("full", count=499, grammar=AUTHORS))["name"] == "test"
-    assert describe(test_recipe("full", grammar=Grammar(block_limit=100)))["name"] == "test"
-    assert "block_limit" not in describe(test_recipe("full", grammar=Grammar(modulus=10)))["grammar"]  # as ever
-    table, again = test_set("full", 2), test_recipe("full", count=2)
+    assert describe(build_test_recipe("full", count=499, grammar=AUTHORS))["name"] == "test"
+    assert describe(build_test_recipe("full", grammar=Grammar(block_limit=100)))["name"] == "test"
+    assert "block_limit" not in describe(build_test_recipe("full", grammar=Grammar(modulus=10)))["grammar"]  # as ever
+    table, again = build_test_set("full", 2), build_test_recipe("full", count=2)
     assert np.array_equal(table.line_tokens, again.table(0, again.count).line_tokens)
 
 
 def test_summaries_are_json_and_tell_the_ceiling_of_partial_programs() -> None:
     model = build_model(ModelConfig(name="line-rnn", hidden=2))
-    summary = evaluate_on_test_set(model, test_recipe("partial", (5, 10), 4))
+    summary = evaluate_on_test_set(model, build_test_recipe("partial", (5, 10), 4))
     assert json.loads(json.dumps(summary)) == summary
     assert set(summary["ceiling"]["by_length"]) == {"5", "10"}
     assert summary["set"]["lengths"] == [5, 10]

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 import torch
 
-from ipagnn.data.splits import validation_set
+from ipagnn.data.splits import build_validation_set
 from ipagnn.languages.arithmetic import Task, parse, value
 from ipagnn.models import available_models, build_model, load_model, save_model
 from ipagnn.models.base import ModelConfig
@@ -37,7 +37,7 @@ def test_accuracy_on_withheld_programs(name: str) -> None:
     recorded = json.loads((record / "result.json").read_text())["accuracy"]
     task = get_args(Task)[name.endswith("-partial")]
     model = load_model(name)
-    table = validation_set(task, 400)
+    table = build_validation_set(task, 400)
     with torch.inference_mode():
         guess = model(model.collate(table)).logits.argmax(dim=1)
     found = float((guess == torch.from_numpy(table.target)).float().mean())

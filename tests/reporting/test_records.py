@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ipagnn.evaluation import evaluate_on_test_set, test_recipe
+from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
 from ipagnn.languages.arithmetic import Task
 from ipagnn.models import load_model
 from ipagnn.models.files import model_record
@@ -21,7 +21,7 @@ def finished(path: Path, task: Task = "full", model: str = "ipa-gnn", *, evaluat
     config = preset("smoke", model, task)
     train(config.replace(examples=64, validation_count=20, log_every=1, device="cpu"), path)
     if evaluated:
-        wanted = test_recipe(task, (5, 6), 4, None, config.model.grammar)
+        wanted = build_test_recipe(task, (5, 6), 4, None, config.model.grammar)
         save_evaluation(RunFolder(path), evaluate_on_test_set(load_model(path / "model.safetensors"), wanted))
     return path
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ipagnn.evaluation import evaluate_on_test_set, test_recipe
+from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
 from ipagnn.languages.arithmetic import AUTHORS, Grammar
 from ipagnn.models import ModelConfig, ProgramModel, build_model
 from ipagnn.reporting.figure_accuracy import curves
@@ -51,7 +51,7 @@ class Page(HTMLParser):
 
 
 def run(folder: Path, name: str, model: ProgramModel, task: Any, seed: int, **result: Any) -> RunRecord:
-    summary = evaluate_on_test_set(model, test_recipe(task, (5, 10), 10))
+    summary = evaluate_on_test_set(model, build_test_recipe(task, (5, 10), 10))
     starts = [
         {
             "command": ["ipagnn", "train", "<script>alert(1)</script>"],

@@ -51,7 +51,7 @@ def demo(
 def _run(path: Path, preset_name: Literal["quick", "smoke"], model: str, seed: int) -> "RunRecord":
     """Train and evaluate one model, as far as that was not done before."""
     from ipagnn.cli.training import watch
-    from ipagnn.evaluation import evaluate_on_test_set, test_recipe
+    from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
     from ipagnn.evaluation.benchmark import describe
     from ipagnn.reporting.paper import TITLES
     from ipagnn.reporting.runs import Weights, read_run, save_evaluation
@@ -64,7 +64,7 @@ def _run(path: Path, preset_name: Literal["quick", "smoke"], model: str, seed: i
         typer.echo(f"Training {title}: {config.examples:,} programs of at most {config.length} lines", err=True)
     with watch(config.steps) as report:
         result = train(config, path, report=report, command=["ipagnn", *sys.argv[1:]])
-    wanted = test_recipe(config.task, LENGTHS, COUNT, None, config.model.grammar)
+    wanted = build_test_recipe(config.task, LENGTHS, COUNT, None, config.model.grammar)
     kept = read_run(path)
     if kept.evaluation is not None and kept.evaluation["set"] == describe(wanted):
         return kept

@@ -269,10 +269,10 @@ def _on_test_set(
     *,
     pointer: bool,
 ) -> "Summary":
-    from ipagnn.evaluation import evaluate_on_test_set, test_recipe
+    from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
 
     model = weights.load(**changes)
-    wanted = test_recipe(task or weights.task, _lengths(lengths), count, seed, model.config.grammar)
+    wanted = build_test_recipe(task or weights.task, _lengths(lengths), count, seed, model.config.grammar)
     with progress(f"Evaluating {weights.name}", "programs", wanted.count) as advance:
         summary = evaluate_on_test_set(model, wanted, device=_device(device), pointer=pointer, progress=advance)
     return {"weights": weights.name} | summary

@@ -12,10 +12,10 @@ from ipagnn.data.splits import (
     VALIDATION_SEED,
     Recipe,
     Split,
+    build_test_set,
+    build_validation_set,
     recipe,
-    test_set,
     training_sampler,
-    validation_set,
 )
 from ipagnn.data.stream import Source, Stream
 
@@ -41,12 +41,12 @@ __all__ = [
     "Split",
     "StepBudget",
     "Stream",
+    "build_test_set",
+    "build_validation_set",
     "check_batch",
     "collate",
     "generate",
     "read_shards",
     "recipe",
-    "test_set",
     "training_sampler",
-    "validation_set",
 ]

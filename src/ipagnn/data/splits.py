@@ -149,21 +149,18 @@ def training_sampler(
     return recipe("train", task, 1, seed, Lengths.training(c), grammar).sampler(Lengths.training(c))
 
 
-def validation_set(
+def build_validation_set(
     task: Task = "full", count: int = VALIDATION_COUNT, c: int = TRAINING_LENGTH, threads: int = 1
 ) -> ProgramTable:
     """The first `count` withheld programs of length exactly `c`, which select models."""
     return recipe("validation", task, count, lengths=Lengths.exact(c)).table(0, count, threads)
 
 
-def test_set(
-    task: Task = "full",  # noqa: PT028
-    count_per_length: int = TEST_COUNT_PER_LENGTH,  # noqa: PT028
-    threads: int = 1,  # noqa: PT028
+def build_test_set(
+    task: Task = "full",
+    count_per_length: int = TEST_COUNT_PER_LENGTH,
+    threads: int = 1,
 ) -> ProgramTable:
     """The test set of a task: 500 programs at each of 20, 30, ..., 100, in this order."""
     count = count_per_length * len(TEST_LENGTHS)
     return recipe("test", task, count).table(0, count, threads)
-
-
-test_set.__test__ = False  # type: ignore[attr-defined]  # its name is not to make pytest run it

@@ -3,7 +3,7 @@
 `evaluate` lets a model predict every program of a set, `summarise` makes numbers of it, figures and report show them.
 """
 
-from ipagnn.evaluation.benchmark import evaluate_on_test_set, test_recipe
+from ipagnn.evaluation.benchmark import build_test_recipe, evaluate_on_test_set
 from ipagnn.evaluation.evaluate import Evaluation, evaluate
 from ipagnn.evaluation.pointer import PointerMetrics
 from ipagnn.evaluation.summary import Summary, summarise
@@ -12,8 +12,8 @@ __all__ = [
     "Evaluation",
     "PointerMetrics",
     "Summary",
+    "build_test_recipe",
     "evaluate",
     "evaluate_on_test_set",
     "summarise",
-    "test_recipe",
 ]

@@ -1,7 +1,7 @@
 """The paper's measurement: a model on the test set of its task, down to one summary."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import torch
 
@@ -11,21 +11,22 @@ from ipagnn.evaluation.summary import Summary, summarise
 from ipagnn.languages.arithmetic import AUTHORS, PAPER, Grammar, Lengths, Task
 from ipagnn.languages.arithmetic.holes import ceiling
 from ipagnn.models import ProgramModel
-from ipagnn.reporting.recipes import AUTHORS_D_TEST, D_TEST
+
+D_TEST: Final = "D_test"
+"""Name of the paper's test set with the true value of every program."""
+AUTHORS_D_TEST: Final = "D_test with the authors' labels"
+"""Name of the same programs, with the target 1 for those that run longer than the authors let them."""
 
 
-def test_recipe(
-    task: Task = "full",  # noqa: PT028
-    lengths: Sequence[int] = TEST_LENGTHS,  # noqa: PT028
-    count: int = TEST_COUNT_PER_LENGTH,  # noqa: PT028
-    seed: int | None = None,  # noqa: PT028
-    grammar: Grammar = PAPER,  # noqa: PT028
+def build_test_recipe(
+    task: Task = "full",
+    lengths: Sequence[int] = TEST_LENGTHS,
+    count: int = TEST_COUNT_PER_LENGTH,
+    seed: int | None = None,
+    grammar: Grammar = PAPER,
 ) -> Recipe:
     """The test set of `count` programs at each of `lengths`; all defaults together are the paper's D_test."""
     return recipe("test", task, count * len(lengths), seed, Lengths.uniform(tuple(lengths)), grammar)
-
-
-test_recipe.__test__ = False  # type: ignore[attr-defined]  # its name is not to make pytest run it
 
 
 def evaluate_on_test_set(
@@ -41,7 +42,7 @@ def evaluate_on_test_set(
 
     Args:
         model: The model.
-        wanted: From `test_recipe`; its grammar is that of the model.
+        wanted: From `build_test_recipe`; its grammar is that of the model.
         batch_bytes, device, pointer, progress: See `evaluate`.
 
     Returns:
@@ -61,10 +62,15 @@ def describe(wanted: Recipe) -> dict[str, Any]:
     names = {PAPER: D_TEST, AUTHORS: AUTHORS_D_TEST}
     name = names.get(wanted.grammar)
     return {
-        "name": name if name and wanted == test_recipe(wanted.task, grammar=wanted.grammar) else "test",
+        "name": name if name and wanted == build_test_recipe(wanted.task, grammar=wanted.grammar) else "test",
         "task": wanted.task,
         "lengths": list(wanted.lengths.lengths),
         "count": wanted.count,
         "seed": wanted.seed,
         "grammar": "paper" if wanted.grammar == PAPER else wanted.to_dict()["grammar"],
     }
+
+
+def on_paper_test_set(summary: Mapping[str, Any]) -> bool:
+    """Whether a summary is about D_test, all of it, with the true values or with the authors' labels."""
+    return summary.get("set", {}).get("name") in (D_TEST, AUTHORS_D_TEST)

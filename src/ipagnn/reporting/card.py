@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
+from ipagnn.evaluation.benchmark import on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER
 from ipagnn.reporting import paper
-from ipagnn.reporting.recipes import on_paper_test_set, recipe_words
+from ipagnn.reporting.recipes import recipe_words
 from ipagnn.reporting.report_html import duration, percent, programs
 from ipagnn.reporting.runs import RunRecord
 

@@ -7,16 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from ipagnn.evaluation.benchmark import D_TEST, on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER
 from ipagnn.reporting import paper
 from ipagnn.training.config import FREE, STREAM, TrainConfig, flatten
 
 Document = dict[str, Any]
-
-D_TEST: Final = "D_test"
-"""Name of the paper's test set with the true value of every program."""
-AUTHORS_D_TEST: Final = "D_test with the authors' labels"
-"""Name of the same programs, with the target 1 for those that run longer than the authors let them."""
 
 _NOT_PART: Final = FREE | {"seed", "log_every", "validation_every", "validation_count", "norm_limit"}
 """Settings that runs of one recipe may differ in."""
@@ -128,8 +124,3 @@ def summarise_recipe(indices: Sequence[int], runs: Sequence[Document]) -> Docume
         "paper": theirs,
         "difference": test["mean"] - theirs if theirs is not None and comparable else None,
     }
-
-
-def on_paper_test_set(evaluation: Mapping[str, Any]) -> bool:
-    """Whether it is about D_test, all of it, with the true values or with the authors' labels."""
-    return evaluation.get("set", {}).get("name") in (D_TEST, AUTHORS_D_TEST)

@@ -10,12 +10,13 @@ from typing import Final
 from matplotlib.figure import Figure
 
 from ipagnn import __version__
+from ipagnn.evaluation.benchmark import on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER, Task
 from ipagnn.models import MODELS, ProgramModel
 from ipagnn.reporting import paper
 from ipagnn.reporting.figure_accuracy import accuracy_figure
 from ipagnn.reporting.figures import POINTER_FIGURES, own_language
-from ipagnn.reporting.recipes import Document, on_paper_test_set, recipe_key, recipe_words, summarise_recipe
+from ipagnn.reporting.recipes import Document, recipe_key, recipe_words, summarise_recipe
 from ipagnn.reporting.report_html import render
 from ipagnn.reporting.report_markdown import markdown
 from ipagnn.reporting.runs import RunRecord

@@ -32,8 +32,8 @@ class StepBudget:
     """How many steps a model may take on a program.
 
     Attributes:
-        kind: `paper` is T(x) (SPEC 3); `static` is enough for the true trace by the loop counts that stand in the text;
-            `trace` is what the true trace has and two more, for complete programs.
+        kind: `paper` is T(x) (docs/specification.md, section 3); `static` is enough for the true trace by the loop
+            counts that stand in the text; `trace` is what the true trace has and two more, for complete programs.
         factor: Multiplies any of them; 2.0 gives twice the steps.
         cap: Most steps of the latter two, which grow without bound.
     """

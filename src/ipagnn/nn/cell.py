@@ -32,7 +32,9 @@ class Dense(nn.Module):
 
 
 class StatementRNN(nn.Module):
-    """`RNN(h, Embed(x_n))`: a two-layer LSTM over the four tokens of a statement (section 4.1; SPEC 5).
+    """`RNN(h, Embed(x_n))`: a two-layer LSTM over the four tokens of a statement.
+
+    Section 4.1 of the paper; docs/specification.md, section 5.
 
     Kernels are stored input-major, with the gates i, f, g, o side by side; each gate's [hidden, hidden] block is
     initialised on its own: input kernels Xavier uniform, recurrent kernels orthogonal. One bias per layer, zero.
@@ -53,7 +55,9 @@ class StatementRNN(nn.Module):
         self.bias_2 = nn.Parameter(torch.zeros(4 * hidden))
 
     def table(self, tokens: Tensor | None = None) -> Tensor:
-        """What each token adds to the gates of layer 1: 1,048 distinct rows, computed once per forward pass (SPEC 6.2).
+        """What each token adds to the gates of layer 1: 1,048 distinct rows, computed once per forward pass.
+
+        docs/specification.md, section 6.2.
 
         Args:
             tokens: Those wanted, if not all. [token]

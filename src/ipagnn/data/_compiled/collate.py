@@ -77,7 +77,9 @@ def _steps_to_exit(true, false, start, stop, distance):  # type: ignore[no-untyp
 
 @njit(cache=True, nogil=True)
 def build_graph_rows(node_offsets, true, false, steps):  # type: ignore[no-untyped-def]
-    """The node-steps that can matter (SPEC 6): t edges lead there from the start, at most T - t from there to the exit.
+    """The node-steps that can matter: t edges lead there from the start, at most T - t from there to the exit.
+
+    docs/specification.md, section 6.1.
 
     Both passes walk each program's frontier step by step, so the work is proportional to rows, not to nodes x steps.
 

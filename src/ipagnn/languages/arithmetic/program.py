@@ -33,7 +33,9 @@ class Line:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Program:
-    """A program, held as the four token ids of each of its lines (SPEC 4), which spell it completely.
+    """A program, held as the four token ids of each of its lines, which spell it completely.
+
+    docs/specification.md, section 4, has the ids.
 
     Attributes:
         line_tokens: int16 [line, 4]; read-only.

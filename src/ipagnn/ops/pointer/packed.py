@@ -1,4 +1,6 @@
-"""The packed execution: only the node-steps that can matter, all programs of the batch side by side (SPEC 6).
+"""The packed execution: only the node-steps that can matter, all programs of the batch side by side.
+
+docs/specification.md, section 6.
 
 The rows of one step, over the whole batch, make one matrix product per LSTM layer and token. A row has at most two
 successors, among the rows of the next step or the exits; the data side has worked out which (`Rows`). An exit needs no

@@ -36,7 +36,7 @@ GRAPH_SCRATCH = 6
 
 @njit(cache=True, nogil=True)
 def control_flow(tokens, node_lines, true, false, scratch):  # type: ignore[no-untyped-def]
-    """Build the graph of one program (SPEC 2).
+    """Build the graph of one program (docs/specification.md, section 2).
 
     Args:
         tokens: int [line, 4].
@@ -122,7 +122,10 @@ def control_flow(tokens, node_lines, true, false, scratch):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True)
 def paper_steps(tokens, scratch):  # type: ignore[no-untyped-def]
-    """T(x) of the paper (SPEC 3), at most `MAX_STEPS`. `scratch`: int64, longer than the program."""
+    """T(x) of the paper (docs/specification.md, section 3), at most `MAX_STEPS`.
+
+    `scratch`: int64, longer than the program.
+    """
     total = np.int64(1)
     for i in range(tokens.shape[0]):
         depth = tokens[i, 0] - _NUMBER

@@ -20,7 +20,7 @@ from ipagnn.reporting.columns import SHADES, Edge, _lanes, graph_edges
 from ipagnn.reporting.figure_accuracy import accuracy_figure, curves
 from ipagnn.reporting.figure_pointer import pointer_figure, trace_pointer
 from ipagnn.reporting.report import VARIANTS
-from ipagnn.reporting.style import FORMATS, LOOKS, figure_bytes, save, style
+from ipagnn.reporting.style import FORMATS, LOOKS, figure_bytes, line_looks, save, style
 
 
 def summary(model: str, task: str, accuracy: float, lengths: tuple[int, ...] = (20, 30)) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_texts_of_long_programs_fit(ipa_gnn: ProgramModel, task: Any) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5, len(MODELS)])
 def test_texts_of_the_accuracy_figure_fit(count: int) -> None:
-    named = list(paper.TITLES)[:count]
+    named = list(paper.ORDER)[:count]
     found = [summary(m, t, 0.5, tuple(range(20, 101, 10))) for m in named for t in MODELS[m].tasks]
     found[0]["ceiling"] = {"by_length": {"20": {"best": 0.5}, "30": {"best": 0.6}}}
     assert_texts_fit(accuracy_figure(found))
@@ -115,8 +115,10 @@ def test_formats(tmp_path: Path, kind: str) -> None:
 
 
 def test_looks_differ_in_more_than_colour() -> None:
-    assert set(LOOKS) == set(MODELS) == set(paper.TITLES)
-    for one, other in combinations(LOOKS.values(), 2):
+    assert set(LOOKS) == set(MODELS) == set(paper.ORDER)
+    looks = line_looks([*LOOKS, "a-ninth", "a-tenth"])
+    assert len(looks) == len(LOOKS) + 2
+    for one, other in combinations(looks.values(), 2):
         assert one.colour != other.colour
         assert one.marker != other.marker
         assert one.dashes != other.dashes

@@ -12,7 +12,8 @@ import pytest
 
 from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
 from ipagnn.languages.arithmetic import AUTHORS, Grammar
-from ipagnn.models import ModelConfig, ProgramModel, build_model
+from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model
+from ipagnn.reporting.card import model_card
 from ipagnn.reporting.figure_accuracy import curves
 from ipagnn.reporting.report import build_document, write_report
 from ipagnn.reporting.report_html import FORMATS, look_up
@@ -133,6 +134,27 @@ def test_every_model_with_runs_has_a_row_and_no_other(runs: list[RunRecord]) -> 
     assert full["stderr"] == pytest.approx(abs(first - second) / 2)
     assert (full["runs"], full["count"]) == (2, 20)
     assert full["difference"] is None  # these are other programs than the paper's
+
+
+def test_a_model_that_is_not_the_papers_is_reported_by_its_title(
+    runs: list[RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ninth(MODELS["line-rnn"]):  # type: ignore[misc]
+        name = "ninth"
+        title = "Ninth model"
+
+    monkeypatch.setitem(MODELS, "ninth", Ninth)
+    config = TrainConfig(model=ModelConfig("ninth", hidden=4))
+    assert runs[0].evaluation is not None
+    evaluation, result = runs[0].evaluation | {"model": "ninth"}, runs[0].result | {"step": 10}
+    ninth = replace(runs[0], config=config, result=result, evaluation=evaluation)
+    page, table, _, _ = write_report([runs[0], ninth], tmp_path / "report.html")
+    assert [row["title"] for row in build_document([ninth, runs[0]])["rows"]] == ["IPA-GNN", "Ninth model"]
+    assert "| Ninth model |" in table.read_text()
+    assert "Ninth model" in page.read_text()
+    assert model_card(ninth, "ninth-full", "a-record", 0, 10).startswith("# ninth-full\n\nNinth model with 4 hidden")
+    monkeypatch.setattr(Ninth, "title", "")
+    assert build_document([ninth])["rows"][0]["title"] == "ninth"
 
 
 def test_tasks_without_runs_have_no_columns(runs: list[RunRecord]) -> None:

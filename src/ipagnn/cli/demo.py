@@ -53,12 +53,12 @@ def _run(path: Path, preset_name: Literal["quick", "smoke"], model: str, seed: i
     from ipagnn.cli.training import watch
     from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
     from ipagnn.evaluation.benchmark import describe
-    from ipagnn.reporting.paper import TITLES
+    from ipagnn.models import model_title
     from ipagnn.reporting.runs import Weights, read_run, save_evaluation
     from ipagnn.training import RunFolder, preset, train
 
     config = preset(preset_name, model).replace(seed=seed, device="cpu")
-    title = f"{TITLES[model]}, seed {seed}"
+    title = f"{model_title(model)}, seed {seed}"
     folder = RunFolder(path)
     if folder.result() is None:
         typer.echo(f"Training {title}: {config.examples:,} programs of at most {config.length} lines", err=True)
@@ -81,8 +81,8 @@ def _run(path: Path, preset_name: Literal["quick", "smoke"], model: str, seed: i
 
 def _print(runs: "Sequence[RunRecord]") -> None:
     """Accuracy of each model by length, the best first."""
+    from ipagnn.models import model_title
     from ipagnn.reporting.figure_accuracy import curves
-    from ipagnn.reporting.paper import TITLES
 
     trained = runs[0].config.length
     table = Table(header_style="bold", title="Accuracy by program length in lines, %")
@@ -94,7 +94,7 @@ def _print(runs: "Sequence[RunRecord]") -> None:
         own = [run.result["accuracy"] for run in runs if run.model.name == curve.model]
         by_length = zip(curve.accuracy, curve.stderr, strict=True)
         table.add_row(
-            TITLES[curve.model] + (f", {curve.runs} runs" if several else ""),
+            model_title(curve.model) + (f", {curve.runs} runs" if several else ""),
             f"{100 * sum(own) / len(own):.1f}",
             *(f"{100 * accuracy:.1f} ± {100 * stderr:.1f}" for accuracy, stderr in by_length),
             f"{100 * curve.overall:.1f}",

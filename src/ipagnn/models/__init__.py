@@ -1,6 +1,6 @@
 """The paper's models: `build_model` makes one, `load_model` reads one, and `model(batch)` runs it."""
 
-from ipagnn.models.base import MODELS, ModelConfig, Output, ProgramModel, build_model, register
+from ipagnn.models.base import MODELS, ModelConfig, Output, ProgramModel, build_model, model_title, register
 from ipagnn.models.files import ModelFileError, available_models, load_model, save_model
 from ipagnn.models.ggnn import GGNN
 from ipagnn.models.hard_ip_rnn import HardIPRNN
@@ -28,6 +28,7 @@ __all__ = [
     "available_models",
     "build_model",
     "load_model",
+    "model_title",
     "register",
     "save_model",
 ]

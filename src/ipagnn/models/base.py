@@ -140,6 +140,7 @@ class ProgramModel(nn.Module, ABC):
 
     Attributes:
         name: Its name in the registry.
+        title: Its name in tables, figures and model cards; empty for the one in the registry.
         rows: The rows its packed execution reads; None if it reads none.
         tasks: The tasks it can be trained and tested on.
         can_prune: Whether it has a pointer whose mass can be pruned.
@@ -150,6 +151,7 @@ class ProgramModel(nn.Module, ABC):
     """
 
     name: ClassVar[str]
+    title: ClassVar[str] = ""
     rows: ClassVar[RowKind | None] = None
     tasks: ClassVar[tuple[Task, ...]] = ("full", "partial")
     can_prune: ClassVar[bool] = False
@@ -219,6 +221,11 @@ def register(model: _Model) -> _Model:
         raise ValueError(f"The name {model.name!r} is taken by {MODELS[model.name].__name__}; choose another.")
     MODELS[model.name] = model
     return model
+
+
+def model_title(name: str) -> str:
+    """The name of a model in tables, figures and model cards; its name in the registry if it has no other."""
+    return (name in MODELS and MODELS[name].title) or name
 
 
 def build_model(config: ModelConfig, seed: int = 0) -> ProgramModel:

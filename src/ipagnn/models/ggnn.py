@@ -23,6 +23,7 @@ class GGNN(MessagePassing):
     """
 
     name: ClassVar[str] = "ggnn"
+    title: ClassVar[str] = "GGNN"
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)

@@ -18,4 +18,5 @@ class HardIPRNN(IPAGNN):
     """
 
     name: ClassVar[str] = "hard-ip-rnn"
+    title: ClassVar[str] = "Hard IP-RNN"
     hard: ClassVar[bool] = True

@@ -32,6 +32,7 @@ class IPAGNN(MessagePassing):
     """
 
     name: ClassVar[str] = "ipa-gnn"
+    title: ClassVar[str] = "IPA-GNN"
     rows: ClassVar[RowKind | None] = "graph"
     has_pointer: ClassVar[bool] = True
     can_prune: ClassVar[bool] = True

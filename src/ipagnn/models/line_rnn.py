@@ -19,6 +19,7 @@ class LineRNN(SequenceModel):
     """
 
     name: ClassVar[str] = "line-rnn"
+    title: ClassVar[str] = "Line-by-Line RNN"
     rows: ClassVar[RowKind | None] = "lines"
 
     def sequences(self, batch: Batch) -> list[Tensor]:

@@ -26,6 +26,7 @@ class NoControl(MessagePassing):
     """
 
     name: ClassVar[str] = "no-control"
+    title: ClassVar[str] = "NoControl"
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)

@@ -26,6 +26,7 @@ class NoExecute(MessagePassing):
     """
 
     name: ClassVar[str] = "no-execute"
+    title: ClassVar[str] = "NoExecute"
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)

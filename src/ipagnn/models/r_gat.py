@@ -69,6 +69,7 @@ class RGAT(ProgramModel):
     """
 
     name: ClassVar[str] = "r-gat"
+    title: ClassVar[str] = "R-GAT"
     state_parts: ClassVar[int] = 1
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:

@@ -21,6 +21,7 @@ class TraceRNN(SequenceModel):
     """
 
     name: ClassVar[str] = "trace-rnn"
+    title: ClassVar[str] = "Trace RNN (oracle)"
     rows: ClassVar[RowKind | None] = "trace"
     tasks: ClassVar[tuple[Task, ...]] = ("full",)
 

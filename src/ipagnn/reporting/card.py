@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from ipagnn.evaluation.benchmark import on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER
+from ipagnn.models import model_title
 from ipagnn.reporting import paper
 from ipagnn.reporting.recipes import recipe_words
 from ipagnn.reporting.report_html import duration, percent, programs
@@ -39,8 +40,8 @@ def model_card(
     lines = [
         f"# {name}",
         "",
-        f"{paper.TITLES[run.model.name]} with {run.model.hidden} hidden units for {_SUBJECT[task]} of {language}: it "
-        f"predicts v0 mod {run.model.classes} at their end.{reads}",
+        f"{model_title(run.model.name)} with {run.model.hidden} hidden units for {_SUBJECT[task]} of {language}: it "
+        f"predicts v0 mod {run.model.grammar.modulus} at their end.{reads}",
         "",
         f"- **Data**: {programs(run.result['examples'])} programs of up to {config.length} lines, "
         f"{'drawn as training went' if config.data == 'stream' else 'from a fixed data set'}, seed {config.seed}"

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ipagnn.languages.arithmetic import Task
-from ipagnn.reporting.paper import TITLES
-from ipagnn.reporting.style import BLACK, LIGHT, LOOKS, style
+from ipagnn.models import model_title
+from ipagnn.reporting.style import BLACK, LIGHT, line_looks, style
 
 _PANELS: Final[tuple[tuple[Task, str], ...]] = (
     ("full", "(a) Execution of full programs"),
@@ -103,14 +103,15 @@ def accuracy_figure(summaries: Sequence[Mapping[str, Any]]) -> Figure:
 
 def _label(curve: Curve) -> str:
     several = f"{curve.runs} runs" if curve.runs > 1 else ""
-    return ", ".join(filter(None, (TITLES[curve.model], curve.variant, several)))
+    return ", ".join(filter(None, (model_title(curve.model), curve.variant, several)))
 
 
 def _panel(axes: Axes, found: Sequence[Curve], best: Mapping[int, float] | None) -> None:
     if best:
         axes.plot(list(best), [100 * x for x in best.values()], color=BLACK, linewidth=0.7, label="best possible")
+    looks = line_looks(sorted(curve.model for curve in found))
     for curve in found:
-        look = LOOKS[curve.model]
+        look = looks[curve.model]
         variants = [other.variant for other in found if other.model == curve.model and other.variant]
         half = curve.variant in variants[1::2]  # of several variants every other has markers that are half full
         accuracy, stderr = 100 * np.array(curve.accuracy), 100 * np.array(curve.stderr)

@@ -1,20 +1,11 @@
-"""What the paper shows: its numbers, its names for the models, and the programs of its figures."""
+"""What the paper shows: its numbers, and the programs of its figures."""
 
 from typing import Final
 
 from ipagnn.languages.arithmetic import Task
 
-TITLES: Final[dict[str, str]] = {
-    "ipa-gnn": "IPA-GNN",
-    "trace-rnn": "Trace RNN (oracle)",
-    "no-execute": "NoExecute",
-    "line-rnn": "Line-by-Line RNN",
-    "no-control": "NoControl",
-    "ggnn": "GGNN",
-    "hard-ip-rnn": "Hard IP-RNN",
-    "r-gat": "R-GAT",
-}
-"""Models as the paper writes them; first those of its table by accuracy, then those it has no numbers for."""
+ORDER: Final = ("ipa-gnn", "trace-rnn", "no-execute", "line-rnn", "no-control", "ggnn", "hard-ip-rnn", "r-gat")
+"""The models of its table by accuracy, then those that it has no numbers for."""
 
 ACCURACY: Final[dict[tuple[str, Task], float]] = {
     ("trace-rnn", "full"): 0.664,

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ipagnn import __version__
 from ipagnn.evaluation.benchmark import on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER, Task
-from ipagnn.models import MODELS, ProgramModel
+from ipagnn.models import ProgramModel, model_title
 from ipagnn.reporting import paper
 from ipagnn.reporting.figure_accuracy import accuracy_figure
 from ipagnn.reporting.figures import POINTER_FIGURES, own_language
@@ -50,7 +50,7 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
     for i, run in enumerate(runs):
         assert run.evaluation is not None
         groups.setdefault(recipe_key(run.config, run.evaluation), []).append(i)
-    order = list(paper.TITLES)
+    order = list(dict.fromkeys((*paper.ORDER, *sorted(run["model"] for run in told))))
     recipes = sorted((summarise_recipe(indices, told) for indices in groups.values()), key=_merit, reverse=True)
     recipes.sort(key=lambda recipe: (TASKS.index(recipe["task"]), order.index(recipe["model"])))
     return {
@@ -82,7 +82,7 @@ def _merit(recipe: Document) -> tuple[bool, bool, float]:
 
 
 def _row(model: str, variant: str, recipes: Sequence[Document]) -> Document:
-    row: Document = {"model": model, "title": ", ".join(filter(None, (paper.TITLES[model], variant)))}
+    row: Document = {"model": model, "title": ", ".join(filter(None, (model_title(model), variant)))}
     for task in TASKS:
         kind = (model, variant, task)
         own = [i for i, each in enumerate(recipes) if (each["model"], each["variant"], each["task"]) == kind]
@@ -90,7 +90,6 @@ def _row(model: str, variant: str, recipes: Sequence[Document]) -> Document:
         chosen: Document = {} if best is None else recipes[best]
         test = chosen.get("test", {})
         row[task] = {
-            "possible": task in MODELS[model].tasks,
             "paper": paper.ACCURACY.get((model, task)),
             "ours": test.get("mean"),
             "stderr": test.get("stderr"),
@@ -111,7 +110,7 @@ def _run(run: RunRecord) -> Document:
     return {
         "name": run.path.name,
         "model": run.model.name,
-        "title": paper.TITLES[run.model.name],
+        "title": model_title(run.model.name),
         "task": run.evaluation["task"],
         "recipe": recipe_words(run.config),
         "variant": _variant(run),

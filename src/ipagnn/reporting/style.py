@@ -1,7 +1,7 @@
 """One look for all figures: colours that everybody can tell apart, and lines that grey print keeps apart."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +66,21 @@ LOOKS: Final[dict[str, LineLook]] = {
     "hard-ip-rnn": LineLook(SKY, "P", (0, (6, 2, 2, 2))),
     "r-gat": LineLook(GREY, "*", (0, (1, 2))),
 }
+_OTHER_LOOKS: Final = (
+    LineLook("#882255", "p", (0, (8, 1.5))),
+    LineLook("#332288", "h", (0, (3, 3))),
+    LineLook("#999933", "<", (0, (8, 1.5, 1, 1.5))),
+    LineLook("#661100", ">", (0, (5, 3, 1, 3))),
+)
+"""For models that are not the paper's, in the order in which they are drawn."""
+
+
+def line_looks(models: Iterable[str]) -> dict[str, LineLook]:
+    """How to draw each of some models; the paper's models always look the same."""
+    names = list(dict.fromkeys(models))
+    others = (name for name in names if name not in LOOKS)
+    spare = {name: _OTHER_LOOKS[i % len(_OTHER_LOOKS)] for i, name in enumerate(others)}
+    return {name: LOOKS.get(name) or spare[name] for name in names}
 
 
 @contextmanager

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipagnn._common.options import flatten
 from ipagnn._common.toml import parse_settings, to_toml
 from ipagnn.languages.arithmetic import AUTHORS
 from ipagnn.models import MODELS
 from ipagnn.training import TrainConfig, preset
-from ipagnn.training.config import FREE, differing, flatten
+from ipagnn.training.config import FREE, differing
 from ipagnn.training.presets import PAPER_ROWS
 from ipagnn.training.resolve import resolve
 

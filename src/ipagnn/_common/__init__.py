@@ -1,1 +1,1 @@
-"""What every room may use: files written whole, TOML."""
+"""What every room may use: declared options, near misses, files written whole, TOML."""

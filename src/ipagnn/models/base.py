@@ -1,6 +1,5 @@
 """What all models have in common: configuration, output, collation, and the registry of names."""
 
-import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -9,6 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ipagnn._common.hints import near_miss
 from ipagnn.data.collate import StepBudget, collate
 from ipagnn.data.contract import Batch, RowKind, Rows
 from ipagnn.languages.arithmetic.grammar import Grammar
@@ -105,9 +105,7 @@ def _check_keys(values: Mapping[str, Any], holder: type, what: str) -> None:
     known = [f.name for f in fields(holder)]
     for key in values:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Its fields are {', '.join(known)}."
-            raise ValueError(f"{key!r} is not a field of {what}. {hint}")
+            raise ValueError(f"{key!r} is not a field of {what}. {near_miss(key, known, 'Its fields are')}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +229,5 @@ def model_title(name: str) -> str:
 def build_model(config: ModelConfig, seed: int = 0) -> ProgramModel:
     """A new model with weights drawn from `seed`, the same on every machine."""
     if config.name not in MODELS:
-        near = difflib.get_close_matches(config.name, MODELS, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Choose one of {', '.join(MODELS)}."
-        raise ValueError(f"There is no model {config.name!r}. {hint}")
+        raise ValueError(f"There is no model {config.name!r}. {near_miss(config.name, MODELS, 'Choose one of')}")
     return MODELS[config.name](config, torch.Generator().manual_seed(seed))

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
+from ipagnn._common.files import write_whole
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE, VOCABULARY_VERSION
 from ipagnn.models.base import ModelConfig, ProgramModel, build_model
 
@@ -42,16 +43,10 @@ def save_model(model: ProgramModel, path: str | os.PathLike[str], *, half: bool 
     }
     if record:
         metadata["record"] = record
-    target = Path(path)
-    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     if half:
         tensors = {name: tensor.half() for name, tensor in tensors.items()}
-    try:
-        save_file(tensors, partial, metadata)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(Path(path), save(tensors, metadata))
 
 
 def available_models() -> list[str]:

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from ipagnn._common.options import flatten
 from ipagnn.evaluation.benchmark import D_TEST, on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER
 from ipagnn.reporting import paper
-from ipagnn.training.config import FREE, STREAM, TrainConfig, flatten
+from ipagnn.training.config import FREE, STREAM, TrainConfig
 
 Document = dict[str, Any]
 

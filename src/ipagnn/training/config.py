@@ -1,11 +1,12 @@
 """What a training run is: every choice with its meaning and unit, checked before any data is made."""
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
+from ipagnn._common.hints import near_miss
+from ipagnn._common.options import flatten
 from ipagnn.data.collate import STEP_LIMIT, StepBudget
 from ipagnn.data.splits import TRAINING_LENGTH, VALIDATION_COUNT
 from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, MAX_WEIGHT, MIN_LENGTH
@@ -235,17 +236,6 @@ FREE: Final = frozenset({"device", "threads", "workers", "checkpoint_every", "ch
 """Settings that may differ when a run goes on: where and how safely it computes, not what."""
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as one, with dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
-
-
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Nested tables with those of `changes` laid over them; a new grammar brings its number of classes."""
     merged = dict(base)
@@ -262,15 +252,6 @@ def differing(there: TrainConfig, asked: TrainConfig) -> list[str]:
     """In what two configurations differ that must not when a run goes on, as phrases."""
     a, b = flatten(there.to_dict()), flatten(asked.to_dict())
     return [f"{key} is {a.get(key)!r}, not {b.get(key)!r}" for key in b if key not in FREE and a.get(key) != b.get(key)]
-
-
-def near_miss(key: str, known: list[str], otherwise: str) -> str:
-    """Which known key somebody may have meant, with or without the tables around it; else all that are known."""
-    leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
-    near = difflib.get_close_matches(key, known, n=1) or [
-        leaves[leaf] for leaf in difflib.get_close_matches(key.rpartition(".")[2], leaves, n=1)
-    ]
-    return f"Did you mean {near[0]!r}?" if near else f"{otherwise} {', '.join(known)}."
 
 
 def _typed(key: str, value: Any, hint: Any) -> Any:

@@ -2,10 +2,11 @@
 
 from typing import Any, Final, Literal, get_args
 
+from ipagnn._common.hints import near_miss
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Task
 from ipagnn.models import ModelConfig
-from ipagnn.training.config import TrainConfig, near_miss
+from ipagnn.training.config import TrainConfig
 
 PresetName = Literal["paper", "quick", "smoke"]
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ipagnn.training.config import TrainConfig, flatten, merge
+from ipagnn._common.options import flatten
+from ipagnn.training.config import TrainConfig, merge
 from ipagnn.training.presets import PresetName, preset
 from ipagnn.training.runs.folder import RunFolder
 

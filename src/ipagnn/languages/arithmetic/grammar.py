@@ -3,11 +3,11 @@
 Weights are whole numbers, so that every choice is exact and the same on every machine.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+from ipagnn._common.hints import near_miss
 from ipagnn.languages.arithmetic.vocabulary import MAX_NUMBER, VARIABLES
 
 MAX_MODULUS: Final = 100_000
@@ -121,9 +121,7 @@ class Grammar:
         known = [field.name for field in fields(Grammar)]
         for name in values:
             if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"Did you mean {near[0]!r}?" if near else f"Its fields are {', '.join(known)}."
-                raise ValueError(f"{name!r} is not a field of a grammar. {hint}")
+                raise ValueError(f"{name!r} is not a field of a grammar. {near_miss(name, known, 'Its fields are')}")
         arguments: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
         return Grammar(**arguments)
 

@@ -9,7 +9,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from ipagnn.training.config import TrainConfig, flatten, merge, near_miss
+from ipagnn._common.hints import near_miss
+from ipagnn._common.options import flatten
+from ipagnn.training.config import TrainConfig, merge
 from ipagnn.training.presets import PresetName
 from ipagnn.training.resolve import resolve
 

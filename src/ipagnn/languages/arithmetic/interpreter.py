@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ipagnn.languages.arithmetic import vocabulary as v
 from ipagnn.languages.arithmetic.cfg import ControlFlowGraph, control_flow_graph
 from ipagnn.languages.arithmetic.program import Program
+from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, apply, compare
 from ipagnn.languages.arithmetic.text import format_line
 
 MAX_STEPS = 1_000_000
@@ -22,10 +23,6 @@ MAX_STEPS = 1_000_000
 _BITS_A_STEP = (
     256  # a statement on a longer number counts as several, so that growing numbers cannot eat time or memory
 )
-
-_ASSIGN, _ADD, _SUBTRACT, _MULTIPLY, _GREATER, _LESS, _GREATER_EQUAL, _LESS_EQUAL = range(8)
-_CODES = {"=": _ASSIGN, "+=": _ADD, "-=": _SUBTRACT, "*=": _MULTIPLY}
-_CODES |= {">": _GREATER, "<": _LESS, ">=": _GREATER_EQUAL, "<=": _LESS_EQUAL}
 
 
 class ExecutionError(ValueError):
@@ -169,7 +166,8 @@ class _Machine:
     graph: ControlFlowGraph
     modulus: int
     condition_modulus: int
-    codes: list[int]
+    operations: list[int]
+    comparisons: list[int | None]  # None where the node is no condition
     variables: list[int]
     operands: list[int]
     modulo: list[bool]  # whether the node's condition is on the variable modulo `condition_modulus`
@@ -178,24 +176,11 @@ class _Machine:
 
     def step(self, node: int, state: list[int]) -> bool:
         """Carry out one node; whether its condition held, False if it has none."""
-        code, variable, operand = self.codes[node], self.variables[node], self.operands[node]
+        comparison, variable, operand = self.comparisons[node], self.variables[node], self.operands[node]
         current = state[variable]
-        if code >= _GREATER:
-            if self.modulo[node]:
-                current %= self.condition_modulus
-            if code == _GREATER:
-                return current > operand
-            if code == _LESS:
-                return current < operand
-            return current >= operand if code == _GREATER_EQUAL else current <= operand
-        if code == _ASSIGN:
-            current = operand
-        elif code == _ADD:
-            current += operand
-        elif code == _SUBTRACT:
-            current -= operand
-        else:
-            current *= operand
+        if comparison is not None:
+            return compare(comparison, current % self.condition_modulus if self.modulo[node] else current, operand)
+        current = apply(self.operations[node], current, operand)
         reduction = self.reduction[variable]
         state[variable] = current if reduction is None else current % reduction
         return False
@@ -214,21 +199,22 @@ def _compile(program: Program, modulus: int, condition_modulus: int) -> _Machine
         line = program.masked_lines[0] + 1
         raise MaskedProgramError(line, "the line is masked, so the program has no value; put a statement in its place.")
     graph = control_flow_graph(program)
-    codes, variables, operands, modulo = [], [], [], []
+    _, operations, variables, operands = (column.tolist() for column in graph.node_tokens[:-1].T)
+    variables = [variable - v.VARIABLE for variable in variables]
+    operands = [operand - v.NUMBER for operand in operands]
+    comparisons = [COMPARISON.get(operation) for operation in operations]
+    modulo = [operation in MODULAR for operation in operations]
     # Additions, subtractions and products commute with taking remainders, and so do conditions on a remainder. A plain
     # comparison does not: a variable that meets one keeps its full value.
     reduction: list[int | None] = [condition_modulus] * v.VARIABLES
     reduction[0] = lcm(modulus, condition_modulus)
-    for _, operation, variable, operand in graph.node_tokens[:-1].tolist():
-        name = v.OPERATIONS[operation - v.OPERATION].removeprefix("if ").removeprefix("while ")
-        codes.append(_CODES[name.removesuffix(" %")])
-        variables.append(variable - v.VARIABLE)
-        operands.append(operand - v.NUMBER)
-        modulo.append(name.endswith(" %"))
-        if codes[-1] >= _GREATER and not modulo[-1]:
-            reduction[variables[-1]] = None
+    for comparison, modular, variable in zip(comparisons, modulo, variables, strict=True):
+        if comparison is not None and not modular:
+            reduction[variable] = None
     successors = list(zip(graph.false.tolist(), graph.true.tolist(), strict=True))
-    return _Machine(graph, modulus, condition_modulus, codes, variables, operands, modulo, successors, reduction)
+    return _Machine(
+        graph, modulus, condition_modulus, operations, comparisons, variables, operands, modulo, successors, reduction
+    )
 
 
 def _walk(machine: _Machine) -> Iterator[Step]:
@@ -237,7 +223,7 @@ def _walk(machine: _Machine) -> Iterator[Step]:
     node = 0
     while node != machine.graph.exit:
         branch = machine.step(node, state)
-        yield Step(lines[node], state[0] % machine.modulus, branch if machine.codes[node] >= _GREATER else None)
+        yield Step(lines[node], state[0] % machine.modulus, None if machine.comparisons[node] is None else branch)
         node = machine.successors[node][branch]
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from numba import njit
 
 from ipagnn.languages.arithmetic import vocabulary as v
-from ipagnn.languages.arithmetic._compiled.trace import COMPARISON, condition_holds
+from ipagnn.languages.arithmetic._compiled.statements import COMPARISON, apply, condition_holds
 
 _ELSE, _BREAK, _CONTINUE = v.ELSE, v.BREAK, v.CONTINUE
-_ADD, _SUBTRACT, _MULTIPLY, _NUMBER, _V0 = v.ADD, v.SUBTRACT, v.MULTIPLY, v.NUMBER, v.VARIABLE
+_NUMBER, _V0 = v.NUMBER, v.VARIABLE
 GIVEN_UP = 1
 """The target of a program that runs beyond the limit."""
 _WHILE = np.zeros(v.VOCABULARY_SIZE, np.bool_)
@@ -143,13 +143,8 @@ def exceeds_blocks(tokens, node_lines, true, false, starts, modulus, condition_m
         if COMPARISON[operation] >= 0:
             if not condition_holds(operation, values[variable], operand, condition_modulus):
                 following = false[node]
-        elif operation == _ADD:
-            values[variable] = (values[variable] + operand) % modulus
-        elif operation == _MULTIPLY:
-            values[variable] = (values[variable] * operand) % modulus
-        elif operation == _SUBTRACT:
-            values[variable] -= operand  # not reduced: it may be a counter, and few blocks cannot take v0 far down
         else:
-            values[variable] = operand
+            value = apply(operation, values[variable], operand)
+            values[variable] = value % modulus if variable == 0 else value  # the others are counters
         node = following
     return False

@@ -10,10 +10,9 @@ import numpy.typing as npt
 from numba import njit
 
 from ipagnn.languages.arithmetic import vocabulary as v
+from ipagnn.languages.arithmetic._compiled.statements import COMPARISON, apply, compare
 
-_V0, _NUMBER, _WHILE = v.VARIABLE, v.NUMBER, v.WHILE_GREATER
-_ASSIGN, _ADD, _SUBTRACT, _MULTIPLY = v.ASSIGN, v.ADD, v.SUBTRACT, v.MULTIPLY
-_GREATER, _LESS, _GREATER_EQUAL = v.IF_GREATER, v.IF_LESS, v.IF_GREATER_EQUAL
+_V0, _NUMBER, _WHILE, _SUBTRACT = v.VARIABLE, v.NUMBER, v.WHILE_GREATER, v.SUBTRACT
 EXECUTE_SCRATCH = 3
 """Rows of int64 scratch, each `VARIABLES` long, that `execute` needs."""
 
@@ -44,7 +43,6 @@ def execute(tokens, node_lines, true, false, modulus, condition_modulus, memo, g
     """
     counters, headers, entries = scratch[0], scratch[1], scratch[2]  # the latter two: a stack of the loops entered
     stamp = generation << 32
-    lift = modulus * (1 + 1000 // modulus)  # a multiple of the modulus that keeps subtraction positive
     value = np.int64(0)
     entered = 0
     node = 0
@@ -57,28 +55,13 @@ def execute(tokens, node_lines, true, false, modulus, condition_modulus, memo, g
         variable = tokens[line, 2] - _V0
         following = true[node]
         if variable == 0:
-            if operation == _ADD:
-                value = (value + operand) % modulus
-            elif operation == _SUBTRACT:
-                value = (value + lift - operand) % modulus
-            elif operation == _MULTIPLY:
-                value = (value * operand) % modulus
-            elif operation == _ASSIGN:
-                value = operand % modulus
-            else:
-                compared = value % condition_modulus
-                if operation == _GREATER:
-                    holds = compared > operand
-                elif operation == _LESS:
-                    holds = compared < operand
-                elif operation == _GREATER_EQUAL:
-                    holds = compared >= operand
-                else:
-                    holds = compared <= operand
-                if not holds:
-                    following = false[node]
+            comparison = COMPARISON[operation]
+            if comparison < 0:
+                value = apply(operation, value, operand) % modulus
+            elif not compare(comparison, value % condition_modulus, operand):
+                following = false[node]
         elif operation == _SUBTRACT:
-            counters[variable] -= operand
+            counters[variable] = apply(operation, counters[variable], operand)
         elif operation == _WHILE:
             if counters[variable] <= operand:
                 following = false[node]

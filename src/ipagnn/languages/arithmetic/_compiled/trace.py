@@ -7,41 +7,11 @@ import numpy as np
 from numba import njit
 
 from ipagnn.languages.arithmetic import vocabulary as v
+from ipagnn.languages.arithmetic._compiled.statements import COMPARISON, MODULAR, apply, condition_holds
 
-_HOLDS_MARGIN = 2**40
-
-
-def _condition_table() -> tuple[np.ndarray, np.ndarray]:
-    comparison = np.full(v.VOCABULARY_SIZE, -1, np.int8)
-    modular = np.zeros(v.VOCABULARY_SIZE, np.bool_)
-    for name, token in v.OPERATION_ID.items():
-        head, _, rest = name.partition(" ")
-        if head in ("if", "while") and rest:
-            comparison[token] = (">", "<", ">=", "<=").index(rest.removesuffix(" %"))
-            modular[token] = rest.endswith("%")
-    return comparison, modular
-
-
+_LARGEST_EXACT = 2**40
 _LOOPS = np.isin(np.arange(v.VOCABULARY_SIZE), list(v.WHILE_OPERATIONS))
-COMPARISON, MODULAR = _condition_table()
-"""By operation id: which of > < >= <= a condition uses (-1: no condition), and whether it compares `v % 10`."""
-_ADD, _SUBTRACT, _MULTIPLY, _ASSIGN = v.ADD, v.SUBTRACT, v.MULTIPLY, v.ASSIGN
 _NUMBER, _VARIABLE, _VARIABLES, _MASK = v.NUMBER, v.VARIABLE, v.VARIABLES, v.MASK
-
-
-@njit(cache=True, nogil=True)
-def condition_holds(operation, value, operand, condition_modulus):  # type: ignore[no-untyped-def]
-    """Whether `value` meets the condition of an `if` or `while`. Modulo is Python's: never negative."""
-    if MODULAR[operation]:
-        value = value % condition_modulus
-    comparison = COMPARISON[operation]
-    if comparison == 0:
-        return value > operand
-    if comparison == 1:
-        return value < operand
-    if comparison == 2:
-        return value >= operand
-    return value <= operand
 
 
 @njit(cache=True, nogil=True)
@@ -80,21 +50,13 @@ def trace_nodes(node_tokens, true, false, first, modulus, condition_modulus, lim
         variable = node_tokens[n, 2] - _VARIABLE
         operand = np.int64(node_tokens[n, 3] - _NUMBER)
         if COMPARISON[operation] >= 0:
-            taken = condition_holds(operation, values[variable], operand, condition_modulus)
-            n = (true[n] if taken else false[n]) - first
+            holds = condition_holds(operation, values[variable], operand, condition_modulus)
+            n = (true[n] if holds else false[n]) - first
             continue
-        value = values[variable]
-        if operation == _ADD:
-            value += operand
-        elif operation == _SUBTRACT:
-            value -= operand
-        elif operation == _MULTIPLY:
-            value *= operand
-        else:
-            value = operand
+        value = apply(operation, values[variable], operand)
         if not exact[variable]:
             value %= modulus
-        elif abs(value) > _HOLDS_MARGIN:
+        elif abs(value) > _LARGEST_EXACT:
             return nodes[:count], 2
         values[variable] = value
         n = true[n] - first

@@ -57,7 +57,7 @@ def milliseconds(step: Callable[[Any], None], prepared: list[Any], seconds: floa
 
 
 def config(hidden: int, batch: int, precision: str, execution: str = "packed", model: str = "ipa-gnn") -> TrainConfig:
-    """The paper's recipe at some batch size."""
+    """The paper's settings at some batch size."""
     paper = preset("paper", model)
     size = paper.model.replace(hidden=hidden, execution=execution)
     return paper.replace(model=size, batch_size=batch, precision=precision, device="cuda")

@@ -14,7 +14,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def evaluated(run: Run, tmp_path: Path) -> list[Path]:
-    """Two runs of a recipe."""
+    """Two runs that differ in their seed."""
     folders = [tmp_path / "runs" / f"r{seed}" for seed in range(2)]
     for seed, folder in enumerate(folders):
         few = ["--set", "examples=64", "--set", "validation_count=20", "--set", f"seed={seed}"]

@@ -174,7 +174,7 @@ def changed(run: RunRecord, accuracy: float, validation: float, **settings: Any)
     )
 
 
-def test_runs_that_differ_in_the_seed_alone_are_averaged_and_validation_chooses_the_recipe(
+def test_runs_that_differ_in_the_seed_alone_are_averaged_and_validation_chooses_the_settings(
     runs: list[RunRecord],
 ) -> None:
     a = runs[0]
@@ -186,14 +186,14 @@ def test_runs_that_differ_in_the_seed_alone_are_averaged_and_validation_chooses_
             runs[1],  # measured on other programs than the paper's
         ]
     )
-    recipes = document["recipes"]
-    assert sorted(recipe["runs"] for recipe in recipes) == [[0, 1], [2], [3]]
+    groups = document["groups"]
+    assert sorted(group["runs"] for group in groups) == [[0, 1], [2], [3]]
     row = document["rows"][0]["full"]
-    assert recipes[row["recipe"]]["runs"] == [0, 1]
+    assert groups[row["group"]]["runs"] == [0, 1]
     assert row["ours"] == pytest.approx(0.62)
     assert row["stderr"] == pytest.approx(0.02)
     assert row["difference"] == pytest.approx(-0.001)
-    chosen = recipes[row["recipe"]]
+    chosen = groups[row["group"]]
     assert chosen["validation"]["mean"] == pytest.approx(0.81)
     assert (chosen["test"]["least"], chosen["test"]["largest"]) == (0.60, 0.64)
     assert "62.0 ± 2.0 (60.0 to 64.0)" in markdown(document)
@@ -242,13 +242,15 @@ def test_the_difference_is_that_of_runs_on_the_papers_test_set(runs: list[RunRec
     ]
     full = {row["model"]: row["full"] for row in build_document(on_test_set)["rows"]}["ipa-gnn"]
     assert full["difference"] == pytest.approx(full["ours"] - 0.621)
-    mixed = build_document([on_test_set[0], *runs[1:]])  # runs of the same recipe on other programs are no part of it
+    mixed = build_document(
+        [on_test_set[0], *runs[1:]]
+    )  # runs with the same settings on other programs are no part of it
     full = {row["model"]: row["full"] for row in mixed["rows"]}["ipa-gnn"]
     assert full["runs"] == 1
     assert full["difference"] is not None
 
 
-def test_authors_labels_are_compared_with_the_paper_but_are_a_recipe_of_their_own(runs: list[RunRecord]) -> None:
+def test_authors_labels_are_compared_with_the_paper_but_are_a_group_of_their_own(runs: list[RunRecord]) -> None:
     plain = changed(runs[0], 0.60, 0.80)
     limited = replace(
         plain,
@@ -256,10 +258,10 @@ def test_authors_labels_are_compared_with_the_paper_but_are_a_recipe_of_their_ow
         evaluation={**(plain.evaluation or {}), "set": {"name": "D_test with the authors' labels"}},
     )
     document = build_document([plain, replace(limited, result={**limited.result, "accuracy": 0.90})])
-    assert document["rows"][0]["full"]["recipe"] == 0  # the true values first, whatever validation says
-    words = {recipe["runs"][0]: recipe["recipe"] for recipe in document["recipes"]}
+    assert document["rows"][0]["full"]["group"] == 0  # the true values first, whatever validation says
+    words = {group["runs"][0]: group["description"] for group in document["groups"]}
     assert words[1] == f"{words[0]}, authors' labels"
-    assert [recipe["difference"] for recipe in document["recipes"]] == pytest.approx([0.60 - 0.621] * 2)
+    assert [group["difference"] for group in document["groups"]] == pytest.approx([0.60 - 0.621] * 2)
     assert not any("Not measured" in note for note in document["notes"])
     assert build_document([limited])["rows"][0]["full"]["difference"] == pytest.approx(0.60 - 0.621)
 

@@ -6,7 +6,7 @@ from ipagnn.evaluation.benchmark import on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER
 from ipagnn.models import model_title
 from ipagnn.reporting import paper
-from ipagnn.reporting.recipes import recipe_words
+from ipagnn.reporting.groups import describe_settings
 from ipagnn.reporting.report_html import duration, percent, programs
 from ipagnn.reporting.runs import RunRecord
 
@@ -47,7 +47,7 @@ def model_card(
         f"{'drawn as training went' if config.data == 'stream' else 'from a fixed data set'}, seed {config.seed}"
         f"{', beside those of the weights it began with' if config.start else ''}. "
         "One program in 64 is withheld from all training.",
-        f"- **Recipe**: {recipe_words(config)}; batch {config.batch_size:,}, {run.result['step']:,} steps, "
+        f"- **Training**: {describe_settings(config)}; batch {config.batch_size:,}, {run.result['step']:,} steps, "
         f"{duration(run.result['seconds'])} on {hardware}. Settings and metrics: `records/{record}`.",
         f"- **Accuracy on withheld programs** of {config.length} lines, which selected the weights: "
         f"{percent(run.result['accuracy'])}% of {config.validation_count:,}.",
@@ -77,7 +77,7 @@ def _overall(run: RunRecord, evaluation: dict[str, Any]) -> str:
 
 def _steps(factor: float, accuracy: float, count: int, length: int) -> str:
     return (
-        "- **Steps**: all above is with the steps of the run, the paper's T(x) unless the recipe says otherwise. As "
+        "- **Steps**: all above is with the steps of the run, the paper's T(x) unless its settings say otherwise. As "
         f"they are here, the weights take {factor:g} times as many: they then get {percent(accuracy)}% of {count:,} "
         f"withheld programs of {length} lines right."
     )

@@ -16,7 +16,7 @@ from ipagnn.models import ProgramModel, model_title
 from ipagnn.reporting import paper
 from ipagnn.reporting.figure_accuracy import accuracy_figure
 from ipagnn.reporting.figures import POINTER_FIGURES, own_language
-from ipagnn.reporting.recipes import Document, recipe_key, recipe_words, summarise_recipe
+from ipagnn.reporting.groups import Document, describe_settings, group_key, summarise_group
 from ipagnn.reporting.report_html import render
 from ipagnn.reporting.report_markdown import markdown
 from ipagnn.reporting.runs import RunRecord
@@ -38,32 +38,32 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         runs: Evaluated runs.
 
     Returns:
-        `runs`: each with settings, hardware, cost and all that was measured. `recipes`: the same by recipe, runs that
-        differ in the seed alone being averaged (see `summarise_recipe`). `rows`: for every model, the paper's accuracy
-        and that of its best recipe on each task; validation chooses, among those measured on D_test if there are any.
-        Models with the release's decoder or edge types have rows of their own, and so have recipes that learn from
+        `runs`: each with settings, hardware, cost and all that was measured. `groups`: means of the runs that differ in
+        their seed alone (see `summarise_group`). `rows`: for every model, the paper's accuracy
+        and that of its best group on each task; validation chooses, among those measured on D_test if there are any.
+        Models with the release's decoder or edge types have rows of their own, and so have groups that learn from
         traces, and those that train with enough steps: validation, with the steps of the model's own budget, tells
         nothing about these, and fresh programs of training choose (`RunRecord.selects`). Shares are fractions.
     """
     told = [_run(run) for run in runs]
-    groups: dict[str, list[int]] = {}
+    members: dict[str, list[int]] = {}
     for i, run in enumerate(runs):
         assert run.evaluation is not None
-        groups.setdefault(recipe_key(run.config, run.evaluation), []).append(i)
+        members.setdefault(group_key(run.config, run.evaluation), []).append(i)
     order = list(dict.fromkeys((*paper.ORDER, *sorted(run["model"] for run in told))))
-    recipes = sorted((summarise_recipe(indices, told) for indices in groups.values()), key=_merit, reverse=True)
-    recipes.sort(key=lambda recipe: (TASKS.index(recipe["task"]), order.index(recipe["model"])))
+    groups = sorted((summarise_group(indices, told) for indices in members.values()), key=_merit, reverse=True)
+    groups.sort(key=lambda group: (TASKS.index(group["task"]), order.index(group["model"])))
     return {
         "title": "Learning to execute programs: paper against these runs",
         "version": __version__,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "tasks": [task for task in TASKS if any(recipe["task"] == task for recipe in recipes)],
+        "tasks": [task for task in TASKS if any(group["task"] == task for group in groups)],
         "rows": [
-            _row(*kind, recipes)
+            _row(*kind, groups)
             for kind in product(order, VARIANTS)
-            if any((recipe["model"], recipe["variant"]) == kind for recipe in recipes)
+            if any((group["model"], group["variant"]) == kind for group in groups)
         ],
-        "recipes": recipes,
+        "groups": groups,
         "runs": told,
         "notes": _notes(told),
     }
@@ -76,24 +76,24 @@ def _variant(run: RunRecord) -> str:
     return ", ".join(word for word, holds in words.items() if holds)
 
 
-def _merit(recipe: Document) -> tuple[bool, bool, float]:
-    """What chooses among recipes of a model; other labels are another task, so the true values come first."""
-    return recipe["true_values"], recipe["comparable"], recipe["selects"]
+def _merit(group: Document) -> tuple[bool, bool, float]:
+    """What chooses among groups of a model; other labels are another task, so the true values come first."""
+    return group["true_values"], group["comparable"], group["selects"]
 
 
-def _row(model: str, variant: str, recipes: Sequence[Document]) -> Document:
+def _row(model: str, variant: str, groups: Sequence[Document]) -> Document:
     row: Document = {"model": model, "title": ", ".join(filter(None, (model_title(model), variant)))}
     for task in TASKS:
         kind = (model, variant, task)
-        own = [i for i, each in enumerate(recipes) if (each["model"], each["variant"], each["task"]) == kind]
-        best = max(own, key=lambda i: _merit(recipes[i]), default=None)
-        chosen: Document = {} if best is None else recipes[best]
+        own = [i for i, each in enumerate(groups) if (each["model"], each["variant"], each["task"]) == kind]
+        best = max(own, key=lambda i: _merit(groups[i]), default=None)
+        chosen: Document = {} if best is None else groups[best]
         test = chosen.get("test", {})
         row[task] = {
             "paper": paper.ACCURACY.get((model, task)),
             "ours": test.get("mean"),
             "stderr": test.get("stderr"),
-            "recipe": best,
+            "group": best,
             "runs": chosen.get("seeds", 0),
             "count": chosen.get("count", 0),
             "difference": chosen.get("difference"),
@@ -112,7 +112,7 @@ def _run(run: RunRecord) -> Document:
         "model": run.model.name,
         "title": model_title(run.model.name),
         "task": run.evaluation["task"],
-        "recipe": recipe_words(run.config),
+        "description": describe_settings(run.config),
         "variant": _variant(run),
         "seed": run.config.seed,
         "hidden": run.model.hidden,
@@ -170,8 +170,8 @@ def write_report(
     if not runs:
         raise ValueError("There are no runs to report; give at least one run folder.")
     document = build_document(runs)
-    chosen = [row[task]["recipe"] for row in document["rows"] for task in document["tasks"]]
-    shown = [document["runs"][i] for k in chosen if k is not None for i in document["recipes"][k]["runs"]]
+    chosen = [row[task]["group"] for row in document["rows"] for task in document["tasks"]]
+    shown = [document["runs"][i] for k in chosen if k is not None for i in document["groups"][k]["runs"]]
     accuracy = figure_bytes(
         accuracy_figure([{key: r[key] for key in ("model", "task", "variant")} | r["evaluation"] for r in shown])
     )

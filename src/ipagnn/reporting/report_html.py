@@ -101,14 +101,14 @@ def render(document: dict[str, Any], pictures: Sequence[tuple[str, bytes]]) -> s
         f"<p>ipagnn {page.value('version', 'plain')}, {page.value('made', 'plain')}</p>",
         *(f'<p class="note">{escape(note)}</p>' for note in document["notes"]),
         "<h2>Accuracy on the test set, %</h2>",
-        "<p>Of each model, the recipe that is best on validation. Rows of their own have models with the release's "
+        "<p>Of each model, the settings that are best on validation. Rows of their own have models with the release's "
         "decoder or edge types, those taught by traces, and those trained with enough steps, of which validation does "
         "not tell, so that the last programs of training choose. Runs that differ in their seed alone are averaged; ± "
         "is one standard error, over programs for one run and over runs for several.</p>",
         page.results(),
         *(_figure(caption, svg) for caption, svg in pictures),
-        "<h2>All recipes, %</h2>",
-        page.recipes(),
+        "<h2>All settings, %</h2>",
+        page.groups(),
         "<h2>By length, %</h2>",
         page.by_length(runs),
         "<h2>What the models do</h2>",
@@ -181,7 +181,7 @@ class _Page:
         head = [f"{task}: {what}" for task in tasks for what in ("paper", "ours", "difference", "runs")]
         return _table(["model", *head], rows)
 
-    def recipes(self) -> str:
+    def groups(self) -> str:
         columns = [
             ("runs", "seeds", "whole"),
             ("batch", "batch", "whole"),
@@ -191,14 +191,14 @@ class _Page:
             ("on", "hardware", "plain"),
         ]
         rows = []
-        for i in range(len(self.document["recipes"])):
-            at = f"recipes.{i}"
-            cells = [self.value(f"{at}.{key}", "plain") for key in ("title", "task", "recipe")]
+        for i in range(len(self.document["groups"])):
+            at = f"groups.{i}"
+            cells = [self.value(f"{at}.{key}", "plain") for key in ("title", "task", "description")]
             cells += [self.value(f"{at}.{key}", form) for _, key, form in columns]
             cells += [self.plus_minus(f"{at}.validation"), self.plus_minus(f"{at}.test")]
             cells += [self.value(f"{at}.{key}", form) for key, form in (("count", "whole"), ("paper", "percent"))]
             rows.append(cells)
-        head = ["model", "task", "recipe", *(title for title, _, _ in columns), "validation", "test", "of", "paper"]
+        head = ["model", "task", "settings", *(title for title, _, _ in columns), "validation", "test", "of", "paper"]
         return _table(head, rows, text=(0, 1, 2, 8))
 
     def by_length(self, runs: range) -> str:

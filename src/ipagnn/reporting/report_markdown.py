@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ipagnn.reporting.recipes import Document
+from ipagnn.reporting.groups import Document
 from ipagnn.reporting.report_html import Format, duration, percent, programs, whole
 from ipagnn.training.runs.files import write_whole
 
@@ -13,13 +13,13 @@ END: Final = "<!-- tables of `ipagnn report`: end -->"
 
 
 def markdown(document: Document, beside: Path | None = None) -> str:
-    """Paper against ours, every recipe with its cost, and accuracy by length; shares in per cent.
+    """Paper against ours, every group of runs with its cost, and accuracy by length; shares in per cent.
 
     Args:
         document: From `build_document`.
         beside: Names of runs become links where their folders lie in this one.
     """
-    tables = [_paper_and_ours(document), _recipes(document, beside), _by_length(document)]
+    tables = [_paper_and_ours(document), _groups(document, beside), _by_length(document)]
     return "\n\n".join(["\n".join(table) for table in tables] + document["notes"]) + "\n"
 
 
@@ -50,33 +50,33 @@ def _paper_and_ours(document: Document) -> list[str]:
     return lines
 
 
-def _recipes(document: Document, beside: Path | None) -> list[str]:
-    titles = ("model", "task", "recipe", "runs", "hardware", "batch", "steps", "programs", "time", "validation")
+def _groups(document: Document, beside: Path | None) -> list[str]:
+    titles = ("model", "task", "settings", "runs", "hardware", "batch", "steps", "programs", "time", "validation")
     lines = _head(["", *titles, "test", "paper"], text=6)
-    for i, recipe in enumerate(document["recipes"]):
-        runs = [document["runs"][k] for k in recipe["runs"]]
+    for i, group in enumerate(document["groups"]):
+        runs = [document["runs"][k] for k in group["runs"]]
         found = [beside is not None and (beside / run["name"]).is_dir() for run in runs]
         names = [
             f"[seed {run['seed']}]({run['name']})" if there else run["name"]
             for run, there in zip(runs, found, strict=True)
         ]
-        validation, test = recipe["validation"] or {}, recipe["test"]
+        validation, test = group["validation"] or {}, group["test"]
         shown = _plus_minus(test["mean"], test["stderr"])
-        if recipe["seeds"] > 1:
+        if group["seeds"] > 1:
             shown += f" ({percent(test['least'])} to {percent(test['largest'])})"
-        if not recipe["comparable"]:
-            shown += f" of {recipe['count']:,}"
+        if not group["comparable"]:
+            shown += f" of {group['count']:,}"
         lines.append(
             _line(
                 [
-                    *(str(i + 1), recipe["title"], recipe["task"], recipe["recipe"]),
-                    *(", ".join(names), recipe["hardware"] or "—"),
-                    *(f"{recipe['batch']:,}", _shown(recipe["steps"], whole), _shown(recipe["examples"], programs)),
+                    *(str(i + 1), group["title"], group["task"], group["description"]),
+                    *(", ".join(names), group["hardware"] or "—"),
+                    *(f"{group['batch']:,}", _shown(group["steps"], whole), _shown(group["examples"], programs)),
                     *(
-                        _shown(recipe["seconds"], duration),
+                        _shown(group["seconds"], duration),
                         _plus_minus(validation.get("mean"), validation.get("stderr")),
                     ),
-                    *(shown, _shown(recipe["paper"], percent)),
+                    *(shown, _shown(group["paper"], percent)),
                 ]
             )
         )
@@ -84,11 +84,11 @@ def _recipes(document: Document, beside: Path | None) -> list[str]:
 
 
 def _by_length(document: Document) -> list[str]:
-    lengths = sorted({int(n) for recipe in document["recipes"] for n in recipe["by_length"]})
+    lengths = sorted({int(n) for group in document["groups"] for n in group["by_length"]})
     lines = _head(["", "by length", "task", *map(str, lengths)], text=3)
-    for i, recipe in enumerate(document["recipes"]):
-        found = [_shown(recipe["by_length"].get(str(n)), percent) for n in lengths]
-        lines.append(_line([str(i + 1), recipe["title"], recipe["task"], *found]))
+    for i, group in enumerate(document["groups"]):
+        found = [_shown(group["by_length"].get(str(n)), percent) for n in lengths]
+        lines.append(_line([str(i + 1), group["title"], group["task"], *found]))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Runs of one recipe: what their settings say in a few words, and what several seeds come to."""
+"""Runs that differ in their seed alone: their settings in a few words, and their mean."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ from ipagnn.training.config import FREE, STREAM, TrainConfig
 Document = dict[str, Any]
 
 _NOT_PART: Final = FREE | {"seed", "log_every", "validation_every", "validation_count", "norm_limit"}
-"""Settings that runs of one recipe may differ in."""
+"""Settings that runs of one group may differ in."""
 _OPTIMIZERS: Final = {"adam": "Adam", "sgd": "SGD", "muon": "Muon"}
 
 
-def recipe_words(config: TrainConfig) -> str:
-    """What is particular about a run, beside its model, task, batch and number of programs."""
+def describe_settings(config: TrainConfig) -> str:
+    """The settings of a run in a few words, without its model, task, batch size and number of programs."""
     default = TrainConfig()
     words = [f"H {config.model.hidden}", f"{_OPTIMIZERS[config.optimizer]} at {config.rate:g}"]
     if config.schedule != default.schedule:
@@ -70,7 +70,7 @@ def recipe_words(config: TrainConfig) -> str:
     return ", ".join(words)
 
 
-def recipe_key(config: TrainConfig, evaluation: Mapping[str, Any]) -> str:
+def group_key(config: TrainConfig, evaluation: Mapping[str, Any]) -> str:
     """The same for runs that differ in the seed alone and were evaluated on the same programs."""
     settings = {key: value for key, value in flatten(config.to_dict()).items() if key not in _NOT_PART}
     return json.dumps([settings, evaluation["task"], evaluation.get("set")], sort_keys=True)
@@ -83,12 +83,12 @@ def spread(values: Sequence[float], stderr: float | None = None) -> Document:
     return {"mean": float(numbers.mean()), "stderr": error, "least": min(values), "largest": max(values)}
 
 
-def summarise_recipe(indices: Sequence[int], runs: Sequence[Document]) -> Document:
-    """What the runs of one recipe come to.
+def summarise_group(indices: Sequence[int], runs: Sequence[Document]) -> Document:
+    """The mean of the runs of one group.
 
     Args:
         indices: Which of `runs` they are.
-        runs: All runs, as the report tells them.
+        runs: All runs, as `build_document` describes them.
 
     Returns:
         Model, task, settings in words and cost of the first; means over all; `runs`: their indices.
@@ -106,7 +106,7 @@ def summarise_recipe(indices: Sequence[int], runs: Sequence[Document]) -> Docume
         "model": first["model"],
         "title": first["title"],
         "task": first["task"],
-        "recipe": first["recipe"],
+        "description": first["description"],
         "variant": first["variant"],
         "runs": list(indices),
         "seeds": len(own),

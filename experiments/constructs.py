@@ -12,7 +12,7 @@ from random import Random
 
 from ipagnn.evaluation import evaluate
 from ipagnn.languages.arithmetic import PAPER, Grammar, Program, ProgramTable, parse, target
-from ipagnn.reporting.runs import Weights
+from ipagnn.models import load_model
 
 Lines = list[str]
 
@@ -79,7 +79,7 @@ def draw(construct: str, count: int, grammar: Grammar = PAPER) -> ProgramTable:
 
 def table(weights: Iterable[str], count: int) -> str:
     """The table, in Markdown."""
-    models = {name: Weights.find(name).load() for name in weights}
+    models = {name: load_model(name) for name in weights}
     rows = [["", *models], ["---", *["---:"] * len(models)]]
     for construct in CONSTRUCTS:
         drawn = [evaluate(model, draw(construct, count, model.config.grammar)) for model in models.values()]

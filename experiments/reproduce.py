@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipagnn._common.toml import to_toml
+from ipagnn.models.files import MODEL_FILE
 from ipagnn.ops.pointer.hopper.source import SHARE
 from ipagnn.training.config import merge
-from ipagnn.training.runs.folder import MODEL
 
 SPARE = 20.0
 """Seconds before the end in which nothing new is begun."""
@@ -61,7 +61,7 @@ class Job:
     def start(self, seconds: float, together: int) -> None:
         """Train, or evaluate if that is done, for so long at most, as one of some that share a GPU."""
         if self.after is not None and not self.after.weights.is_file():
-            shutil.copy(self.after.folder / MODEL, self.after.weights)
+            shutil.copy(self.after.folder / MODEL_FILE, self.after.weights)
         if (self.folder / "result.json").is_file():
             command = ["evaluate", str(self.folder), "--save", "--no-pointer"]
         else:

@@ -222,7 +222,8 @@ def served(serve: Callable[..., Served], tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("served")
     names = {"tiny": "ipa-gnn", "tiny-partial": "ipa-gnn", "lines": "line-rnn"}
     for seed, (name, model) in enumerate(names.items()):
-        save_model(build_model(ModelConfig(name=model, hidden=16), seed), folder / f"{name}.safetensors")
+        task = "partial" if name == "tiny-partial" else "full"
+        save_model(build_model(ModelConfig(name=model, hidden=16), seed), folder / f"{name}.safetensors", task=task)
     return serve([folder / f"{name}.safetensors" for name in names])
 
 

@@ -29,7 +29,7 @@ def make_run(path: Path, task: Any = "full", name: str = "ipa-gnn", seed: int = 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("weights") / "model.safetensors"
-    save_model(build_model(ModelConfig(name="line-rnn", hidden=4)), path)
+    save_model(build_model(ModelConfig(name="line-rnn", hidden=4)), path, task="full")
     return path
 
 
@@ -52,6 +52,17 @@ def test_one_object_for_each_of_several_weights(run: Run, weights: Path, tmp_pat
     assert (first["weights"], first["task"]) == (str(weights), "full")
     assert (second["weights"], second["task"]) == (str(folder), "partial")
     assert "ceiling" in second
+
+
+def test_weights_that_do_not_say_their_task(run: Run, tmp_path: Path, is_sentence: Callable[[str], bool]) -> None:
+    path = tmp_path / "line-rnn-partial.safetensors"  # a name says nothing
+    save_model(build_model(ModelConfig(name="line-rnn", hidden=4)), path)
+    done = run("evaluate", path, "--count", 2, "--lengths", "5")
+    assert done.code == 2
+    assert is_sentence(done.err)
+    assert "name it: --task full or --task partial" in done.err
+    done = run("evaluate", path, "--count", 2, "--lengths", "5", "--task", "partial", "--json")
+    assert json.loads(done.out)["task"] == "partial"
 
 
 def test_what_a_terminal_shows(run: Run, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_other_languages() -> None:
 
 def test_long_programs_are_pruned_and_hardly_change(model: ProgramModel) -> None:
     program = Sampler("full", Lengths.exact(60), seed=2).program(0)[0]
-    loaded = LoadedModel("tiny", "full", model)
+    loaded = LoadedModel("tiny", model)
     told = predict(format_program(program), model)
     assert len(program) * told.steps > EXACT_NODE_STEPS
     assert told.dropped > 0

@@ -1,4 +1,5 @@
-import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,17 @@ from safetensors.torch import save_file
 
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import ProgramTable
-from ipagnn.models import MODELS, ModelConfig, ModelFileError, available_models, build_model, load_model, save_model
+from ipagnn.models import (
+    MODELS,
+    ModelConfig,
+    ModelFileError,
+    ProgramModel,
+    available_models,
+    build_model,
+    find_model_file,
+    load_model,
+    save_model,
+)
 
 
 @pytest.fixture
@@ -102,11 +113,74 @@ def test_an_unknown_name_is_answered_with_what_there_is() -> None:
 def test_a_failed_save_leaves_the_old_file_alone(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = saved.read_bytes()
 
-    def fail(_: int) -> None:
+    def fail(handle: int) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr("os.fsync", fail)  # after the bytes were written aside
     with pytest.raises(OSError, match="No space"):
         save_model(build_model(ModelConfig(hidden=4)), saved)
     assert saved.read_bytes() == before
     assert [file.name for file in saved.parent.iterdir()] == [saved.name]
+
+
+def test_a_file_has_the_mode_of_other_files(saved: Path) -> None:
+    other = saved.with_name("other")
+    other.touch()
+    assert saved.stat().st_mode == other.stat().st_mode
+
+
+def test_the_same_model_gives_the_same_bytes_in_another_process(saved: Path) -> None:
+    again = saved.with_name("again.safetensors")
+    code = (
+        "from ipagnn.models import ModelConfig, build_model, save_model\n"
+        f"save_model(build_model(ModelConfig(hidden=4), seed=5), {str(again)!r}, task='full', record='r')"
+    )
+    save_model(build_model(ModelConfig(hidden=4), seed=5), saved, task="full", record="r")
+    for _ in range(3):  # there are 5,040 orders of the metadata
+        subprocess.run([sys.executable, "-c", code], check=True)
+        assert again.read_bytes() == saved.read_bytes()
+
+
+def test_the_file_names_the_task(saved: Path) -> None:
+    assert (load_model(saved).task, find_model_file(saved).task) == (None, None)
+    model = build_model(ModelConfig(hidden=4))
+    save_model(model, saved, task="partial", record="some-run")
+    loaded = load_model(saved)
+    assert (loaded.task, loaded.with_config(execution="dense").task) == ("partial", "partial")
+    found = find_model_file(saved)
+    assert (found.name, found.path, found.run, found.task, found.record) == (
+        *(str(saved), saved, None, "partial", "some-run"),
+    )
+    save_model(loaded, saved)  # what was known of it is kept
+    assert load_model(saved).task == "partial"
+
+
+def test_a_run_folder_tells_the_task_of_an_older_file(saved: Path) -> None:
+    folder = saved.parent
+    (folder / "config.toml").write_text('task = "partial"\n')
+    assert find_model_file(folder).run == folder
+    assert find_model_file(folder).task == load_model(folder).task == find_model_file(saved).task == "partial"
+    save_model(load_model(folder), saved, task="full")
+    assert find_model_file(folder).task == "full"
+    saved.unlink()
+    with pytest.raises(ValueError, match=r"holds no model\.safetensors; give a run that has ended"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_loading_draws_no_weights(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(config: ModelConfig) -> ProgramModel:
+        generator = torch.Generator().manual_seed(3)
+        before = generator.get_state()
+        model = MODELS[name](config, generator)
+        drawn.append(not torch.equal(generator.get_state(), before))
+        return model
+
+    drawn: list[bool] = []
+    model = build(ModelConfig(name, hidden=4))
+    save_model(model, tmp_path / "model.safetensors")
+    monkeypatch.setattr("ipagnn.models.files.build_model", build)
+    loaded = load_model(tmp_path)
+    assert drawn == [True, False]
+    for key, weight in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[key], weight)

@@ -3,16 +3,14 @@
 import json
 from importlib import resources
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import torch
 
 from ipagnn.data.splits import build_validation_set
-from ipagnn.languages.arithmetic import Task, parse, value
-from ipagnn.models import available_models, build_model, load_model, save_model
+from ipagnn.languages.arithmetic import parse, value
+from ipagnn.models import available_models, build_model, find_model_file, load_model, save_model
 from ipagnn.models.base import ModelConfig
-from ipagnn.models.files import model_record
 from ipagnn.reporting.paper import POINTER
 
 RECORDS = Path(__file__).parents[2] / "records"
@@ -33,11 +31,12 @@ def test_the_weights_are_small_enough_and_each_has_a_card() -> None:
 @pytest.mark.parametrize("name", available_models())
 def test_accuracy_on_withheld_programs(name: str) -> None:
     """Of 400, what the record says of those that selected the weights, less four standard errors."""
-    record = RECORDS / str(model_record(name))
+    file = find_model_file(name)
+    record = RECORDS / str(file.record)
     recorded = json.loads((record / "result.json").read_text())["accuracy"]
-    task = get_args(Task)[name.endswith("-partial")]
+    assert name.endswith(f"-{file.task}")
     model = load_model(name)
-    table = build_validation_set(task, 400)
+    table = build_validation_set(file.task, 400)  # type: ignore[arg-type]
     with torch.inference_mode():
         guess = model(model.collate(table)).logits.argmax(dim=1)
     found = float((guess == torch.from_numpy(table.target)).float().mean())

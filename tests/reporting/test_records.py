@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import stat
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,10 @@ import torch
 
 from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
 from ipagnn.languages.arithmetic import Task
-from ipagnn.models import load_model
-from ipagnn.models.files import model_record
+from ipagnn.models import find_model_file, load_model
 from ipagnn.reporting.records import CHECKED, FILES, make_record, package_weights
 from ipagnn.reporting.runs import load_run, read_run, save_evaluation
-from ipagnn.training import RunFolder, preset, train
+from ipagnn.training import preset, train
 
 
 def finished(path: Path, task: Task = "full", model: str = "ipa-gnn", *, evaluated: bool = True) -> Path:
@@ -22,7 +20,7 @@ def finished(path: Path, task: Task = "full", model: str = "ipa-gnn", *, evaluat
     train(config.replace(examples=64, validation_count=20, log_every=1, device="cpu"), path)
     if evaluated:
         wanted = build_test_recipe(task, (5, 6), 4, None, config.model.grammar)
-        save_evaluation(RunFolder(path), evaluate_on_test_set(load_model(path / "model.safetensors"), wanted))
+        save_evaluation(path, evaluate_on_test_set(load_model(path / "model.safetensors"), wanted))
     return path
 
 
@@ -78,13 +76,13 @@ def test_weights_are_found_again_by_their_record(run: Path, tmp_path: Path, monk
     record = make_record(run, tmp_path / "records")
     path = package_weights(run, tmp_path / "weights", record.name)
     assert path.name == "ipa-gnn-full.safetensors"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert path.stat().st_mode == path.with_suffix(".md").stat().st_mode
     assert path.stat().st_size < 0.6 * (run / "model.safetensors").stat().st_size
     whole, half = load_model(run / "model.safetensors"), load_model(path)
     for name, weight in whole.state_dict().items():
         torch.testing.assert_close(half.state_dict()[name], weight, rtol=1e-3, atol=1e-6)
-    assert model_record(path) == record.name
-    assert model_record(run / "model.safetensors") is None
+    assert (find_model_file(path).record, find_model_file(path).task) == (record.name, "full")
+    assert find_model_file(run).record is None
     assert load_run(read_run(record)) is None  # these weights are not in the package
     monkeypatch.setattr("ipagnn.reporting.runs.available_models", lambda: [str(path)])
     assert load_run(read_run(record)) is not None

@@ -33,7 +33,8 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("weights")
     paths = [folder / "tiny.safetensors", folder / "tiny-partial.safetensors", folder / "lines.safetensors"]
     for seed, (path, name) in enumerate(zip(paths, ("ipa-gnn", "ipa-gnn", "line-rnn"), strict=True)):
-        save_model(build_model(ModelConfig(name=name, hidden=8), seed), path)
+        task = "partial" if path.stem == "tiny-partial" else "full"
+        save_model(build_model(ModelConfig(name=name, hidden=8), seed), path, task=task)
     return paths
 
 

@@ -113,8 +113,8 @@ def test_goes_on_after_any_failure_to_the_same_weights(
     assert len(json.loads((tmp_path / "r" / "run.json").read_text())["starts"]) == 2
 
 
-FILES = 10
-"""Written by a tiny run: config, run; best and thrice metrics, last after steps 4, 8 and 12; result."""
+FILES = 11
+"""Written by a tiny run: config, run; best and thrice metrics, last after steps 4, 8 and 12; model and result."""
 
 
 def test_goes_on_after_a_full_disk_at_any_file(

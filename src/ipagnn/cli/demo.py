@@ -53,8 +53,8 @@ def _run(path: Path, preset_name: Literal["quick", "smoke"], model: str, seed: i
     from ipagnn.cli.training import watch
     from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
     from ipagnn.evaluation.benchmark import describe
-    from ipagnn.models import model_title
-    from ipagnn.reporting.runs import Weights, read_run, save_evaluation
+    from ipagnn.models import load_model, model_title
+    from ipagnn.reporting.runs import read_run, save_evaluation
     from ipagnn.training import RunFolder, preset, train
 
     config = preset(preset_name, model).replace(seed=seed, device="cpu")
@@ -74,8 +74,8 @@ def _run(path: Path, preset_name: Literal["quick", "smoke"], model: str, seed: i
         err=True,
     )
     with progress(f"Evaluating {title}", "programs", wanted.count) as advance:
-        summary = evaluate_on_test_set(Weights.find(path).load(), wanted, device="cpu", progress=advance)
-    save_evaluation(folder, {"weights": str(path)} | summary)
+        summary = evaluate_on_test_set(load_model(path), wanted, device="cpu", progress=advance)
+    save_evaluation(path, {"weights": str(path)} | summary)
     return read_run(path)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -11,9 +11,8 @@ from ipagnn.cli.terminal import output, progress
 
 if TYPE_CHECKING:
     from ipagnn.evaluation import Summary
-    from ipagnn.languages.arithmetic import Program
-    from ipagnn.models import ProgramModel
-    from ipagnn.reporting.runs import Weights
+    from ipagnn.languages.arithmetic import Program, Task
+    from ipagnn.models import ModelFile, ProgramModel
 
 LENGTHS = "20,30,40,50,60,70,80,90,100"
 REPORT = Path("report.html")
@@ -81,14 +80,14 @@ def evaluate(
 
     `ipagnn evaluate runs/a --programs my_programs.jsonl --json`
     """
-    from ipagnn.reporting.runs import Weights
+    from ipagnn.models import find_model_file
 
     changes = _changes(prune, budget)
     if save and budget is not None:
         raise ValueError("--save keeps what a model does with its own steps; with --budget, send --json to a file.")
     for i, name in enumerate(weights):
-        found = Weights.find(name)
-        if save and found.folder is None:
+        found = find_model_file(name)
+        if save and found.run is None:
             raise ValueError(
                 f"--save keeps numbers in a run folder, and {name} is none; send --json to a file instead."
             )
@@ -96,10 +95,10 @@ def evaluate(
             summary = _on_test_set(found, task, lengths, count, seed, device, changes, pointer=pointer)
         else:
             summary = _on_programs(found, task, programs, device, skip_invalid, changes, pointer=pointer)
-        if save and found.folder is not None:
+        if save and found.run is not None:
             from ipagnn.reporting.runs import save_evaluation
 
-            save_evaluation(found.folder, summary)
+            save_evaluation(found.run, summary)
         if as_json:
             typer.echo(json.dumps(summary))
         else:
@@ -199,9 +198,10 @@ def report(
 
     `ipagnn report records --out records/report.html --into records/README.md`
     """
+    from ipagnn.models import find_model_file
     from ipagnn.reporting.report import build_document, write_report
     from ipagnn.reporting.report_markdown import write_into
-    from ipagnn.reporting.runs import Weights, load_run, read_run, save_evaluation
+    from ipagnn.reporting.runs import load_run, read_run, save_evaluation
     from ipagnn.training.runs.listing import find_runs
 
     if out.suffix != ".html":
@@ -210,8 +210,8 @@ def report(
     for folder in (folder for directory in directories for folder in find_runs(directory)):
         run = read_run(folder.path)
         if run.evaluation is None:
-            weights = Weights.find(folder.path)
-            save_evaluation(folder, _on_test_set(weights, None, lengths, count, None, device, {}, pointer=True))
+            weights = find_model_file(folder.path)
+            save_evaluation(folder.path, _on_test_set(weights, None, lengths, count, None, device, {}, pointer=True))
             run = read_run(folder.path)
         runs.append(run)
     page, table, numbers, picture = write_report(runs, out, load_run)
@@ -223,26 +223,27 @@ def report(
 
 def _evaluated(name: str, lengths: str, count: int, device: str) -> "Summary":
     """The summary that a run folder keeps, or a new one."""
-    from ipagnn.reporting.runs import Weights, read_run
+    from ipagnn.models import find_model_file
+    from ipagnn.reporting.runs import read_run
+    from ipagnn.training import RunFolder
 
-    weights = Weights.find(name)
-    if weights.folder is not None and weights.folder.exists:
-        kept = read_run(weights.folder.path).evaluation
+    weights = find_model_file(name)
+    if weights.run is not None and RunFolder(weights.run).exists:
+        kept = read_run(weights.run).evaluation
         if kept is not None:
             return kept
     return _on_test_set(weights, None, lengths, count, None, device, {}, pointer=False)
 
 
 def _one_model(names: list[str] | None, task: str, figure: str) -> "ProgramModel":
-    from ipagnn.models import available_models
-    from ipagnn.reporting.runs import Weights
+    from ipagnn.models import available_models, load_model
 
     if names and len(names) > 1:
         raise ValueError(f"The figure {figure} shows one model, but --model was given {len(names)} times.")
     usual = f"ipa-gnn-{task}"
     if not names and usual not in available_models():
         raise ValueError(f"The figure {figure} shows what a model does; name one with --model, a file or a run folder.")
-    return Weights.find(names[0] if names else usual).load()
+    return load_model(names[0] if names else usual)
 
 
 def _read_program(path: Path, condition_modulus: int = 10) -> "Program":
@@ -259,7 +260,7 @@ def _read_program(path: Path, condition_modulus: int = 10) -> "Program":
 
 
 def _on_test_set(
-    weights: "Weights",
+    weights: "ModelFile",
     task: Literal["full", "partial"] | None,
     lengths: str,
     count: int,
@@ -272,14 +273,24 @@ def _on_test_set(
     from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
 
     model = weights.load(**changes)
-    wanted = build_test_recipe(task or weights.task, _lengths(lengths), count, seed, model.config.grammar)
+    wanted = build_test_recipe(_task_of(weights, task), _lengths(lengths), count, seed, model.config.grammar)
     with progress(f"Evaluating {weights.name}", "programs", wanted.count) as advance:
         summary = evaluate_on_test_set(model, wanted, device=_device(device), pointer=pointer, progress=advance)
     return {"weights": weights.name} | summary
 
 
+def _task_of(weights: "ModelFile", task: "Task | None") -> "Task":
+    """The task that was asked for, or else the one that the weights were trained for."""
+    found = task or weights.task
+    if found is None:
+        raise ValueError(
+            f"{weights.name} does not say which task it was trained for; name it: --task full or --task partial."
+        )
+    return cast("Task", found)
+
+
 def _on_programs(
-    weights: "Weights",
+    weights: "ModelFile",
     task: Literal["full", "partial"] | None,
     path: Path,
     device: str,

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from ipagnn.languages.arithmetic import Grammar, Program, Task, parse
-from ipagnn.models import ModelConfig, ProgramModel, available_models
-from ipagnn.reporting.runs import Weights
-from ipagnn.training.runs.folder import MODEL
+from ipagnn.models import ModelConfig, ProgramModel, available_models, load_model
+from ipagnn.models.files import model_path
 
 EXACT_NODE_STEPS: Final = 2_000
 """Programs of more nodes times steps are executed pruned, where the model can."""
@@ -26,13 +25,16 @@ class LoadedModel:
 
     Attributes:
         name: How it was asked for.
-        task: The task it was trained for, as far as is known.
         model: The model, ready for inference.
     """
 
     name: str
-    task: Task
     model: ProgramModel = field(repr=False)
+
+    @property
+    def task(self) -> str | None:
+        """Name of the task it was trained for; None if that is not known."""
+        return self.model.task
 
     @property
     def config(self) -> ModelConfig:
@@ -77,7 +79,7 @@ def choose_model(model: ModelLike | None, source: str) -> LoadedModel:
     if model is None:
         return load_cached(default_model("partial" if parse(source).is_partial else "full"))
     if isinstance(model, ProgramModel):
-        return LoadedModel(model.name, "full", model.eval())
+        return LoadedModel(model.name, model.eval())
     return load_cached(model)
 
 
@@ -101,15 +103,11 @@ def default_model(task: Task) -> str:
 
 def load_cached(name: str | Path) -> LoadedModel:
     """Load a model, or give the one that was loaded from the same, unchanged file before."""
-    path = Path(name)
-    if path.is_dir():
-        path /= MODEL
-    status = path.stat() if path.is_file() else None
-    return _load(str(name), status and (status.st_mtime_ns, status.st_size, status.st_ino))
+    status = model_path(name).stat()
+    return _load(str(name), (status.st_mtime_ns, status.st_size, status.st_ino))
 
 
 @lru_cache(maxsize=_KEPT_MODELS)
-def _load(name: str, version: tuple[int, int, int] | None) -> LoadedModel:
+def _load(name: str, version: tuple[int, int, int]) -> LoadedModel:
     """`version` tells a new file from the one that was loaded."""
-    weights = Weights.find(name)
-    return LoadedModel(name, weights.task, weights.load())
+    return LoadedModel(name, load_model(name))

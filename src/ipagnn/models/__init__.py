@@ -1,7 +1,7 @@
 """The paper's models: `build_model` makes one, `load_model` reads one, and `model(batch)` runs it."""
 
 from ipagnn.models.base import MODELS, ModelConfig, Output, ProgramModel, build_model, model_title, register
-from ipagnn.models.files import ModelFileError, available_models, load_model, save_model
+from ipagnn.models.files import ModelFile, ModelFileError, available_models, find_model_file, load_model, save_model
 from ipagnn.models.ggnn import GGNN
 from ipagnn.models.hard_ip_rnn import HardIPRNN
 from ipagnn.models.ipa_gnn import IPAGNN
@@ -19,6 +19,7 @@ __all__ = [
     "HardIPRNN",
     "LineRNN",
     "ModelConfig",
+    "ModelFile",
     "ModelFileError",
     "NoControl",
     "NoExecute",
@@ -27,6 +28,7 @@ __all__ = [
     "TraceRNN",
     "available_models",
     "build_model",
+    "find_model_file",
     "load_model",
     "model_title",
     "register",

@@ -143,6 +143,7 @@ class ProgramModel(nn.Module, ABC):
         tasks: The tasks it can be trained and tested on.
         can_prune: Whether it has a pointer whose mass can be pruned.
         state_parts: A state that the output layer reads has this times `hidden` numbers.
+        task: Name of the task that it was trained for; None if that is not known.
         config: What it was built from.
         cell: Reads statements.
         output: From the final state to logits: s = Softmax(Dense(h_final)) without the softmax, or a decoder.
@@ -154,6 +155,7 @@ class ProgramModel(nn.Module, ABC):
     tasks: ClassVar[tuple[Task, ...]] = ("full", "partial")
     can_prune: ClassVar[bool] = False
     state_parts: ClassVar[int] = STATE_PARTS
+    task: str | None = None
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -193,6 +195,7 @@ class ProgramModel(nn.Module, ABC):
         """A model over the same weights, with options changed that those do not depend on, such as `execution`."""
         twin = build_model(self.config.replace(**changes))
         twin.load_state_dict(self.state_dict(), assign=True)
+        twin.task = self.task
         return twin.train(self.training)
 
 

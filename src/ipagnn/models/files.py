@@ -2,6 +2,9 @@
 
 import json
 import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from ipagnn._common.files import write_whole
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE, VOCABULARY_VERSION
@@ -19,34 +23,35 @@ FORMAT: Final = "ipagnn model"
 FORMAT_VERSION: Final = 1
 """Rises when files written before can no longer be read."""
 SUFFIX: Final = ".safetensors"
+MODEL_FILE: Final = f"model{SUFFIX}"
+"""Name of the file in a run folder that holds the selected weights."""
 
 
 class ModelFileError(ValueError):
     """A file that is not a model this version can read."""
 
 
-def save_model(model: ProgramModel, path: str | os.PathLike[str], *, half: bool = False, record: str = "") -> None:
-    """Write a model. The file appears complete or not at all.
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A file of weights that somebody named.
 
-    Args:
-        model: What to write.
-        path: Where.
-        half: Round weights to float16, which takes half the room; they are read back as float32.
-        record: Name of the record that tells how the model was trained and what it can do.
+    Attributes:
+        name: What was given: a file, a run folder, or the name of a model that comes with the package.
+        path: The file.
+        run: The run folder, if one was given.
+        task: Name of the task that the model was trained for; None if neither the file nor the run folder says.
+        record: Name of the record that describes the training run; None if the file does not say.
     """
-    metadata = {
-        "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
-        "vocabulary_version": str(VOCABULARY_VERSION),
-        "name": model.config.name,
-        "config": json.dumps(model.config.to_dict()),
-    }
-    if record:
-        metadata["record"] = record
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    if half:
-        tensors = {name: tensor.half() for name, tensor in tensors.items()}
-    write_whole(Path(path), save(tensors, metadata))
+
+    name: str
+    path: Path
+    run: Path | None
+    task: str | None
+    record: str | None
+
+    def load(self, **options: Any) -> ProgramModel:
+        """The model; see `load_model`."""
+        return load_model(self.path, **options)
 
 
 def available_models() -> list[str]:
@@ -56,22 +61,97 @@ def available_models() -> list[str]:
     return sorted(file.name.removesuffix(SUFFIX) for file in files if file.name.endswith(SUFFIX))
 
 
-def model_record(path_or_name: str | os.PathLike[str]) -> str | None:
-    """Name of the record of a model, if its file tells.
+def model_path(name: str | os.PathLike[str]) -> Path:
+    """The file that holds the weights of this name: a file, a run folder, or a model that comes with the package.
 
     Raises:
         FileNotFoundError: There is no such file or model.
+        ValueError: The folder holds no weights.
     """
-    with safe_open(_find(path_or_name), framework="pt") as file:
-        metadata: dict[str, str] = file.metadata() or {}
-    return metadata.get("record")
+    path = Path(name)
+    if path.is_dir():
+        if not (path / MODEL_FILE).is_file():
+            raise ValueError(
+                f"The folder {path} holds no {MODEL_FILE}; give a run that has ended, or let it go on to its end with "
+                f"`ipagnn train {path}`."
+            )
+        return path / MODEL_FILE
+    if path.is_file():
+        return path
+    available = available_models()
+    if str(name) in available:
+        return Path(str(resources.files("ipagnn") / "weights" / f"{name}{SUFFIX}"))
+    packaged = (
+        f"The models that come with the package are {', '.join(available)}."
+        if available
+        else "No models come with this installation."
+    )
+    raise FileNotFoundError(f"There is no file and no model {str(name)!r}. {packaged}")
+
+
+def find_model_file(name: str | os.PathLike[str]) -> ModelFile:
+    """The weights of this name, and what their file says about them.
+
+    Args:
+        name: A file, a run folder, or the name of a model that comes with the package (`available_models`).
+
+    Raises:
+        FileNotFoundError: There is no such file or model.
+        ValueError: The folder holds no weights, or the file is not a model.
+    """
+    path = model_path(name)
+    metadata, _ = _read(path, tensors=False)
+    task = metadata.get("task") or _task_of_run(path.parent)
+    return ModelFile(str(name), path, Path(name) if Path(name).is_dir() else None, task, metadata.get("record"))
+
+
+def save_model(
+    model: ProgramModel,
+    path: str | os.PathLike[str],
+    *,
+    task: str | None = None,
+    half: bool = False,
+    record: str = "",
+) -> None:
+    """Write a model. The file appears complete or not at all, and is the same for the same model.
+
+    Args:
+        model: What to write.
+        path: Where.
+        task: Name of the task that the model was trained for, such as `full`; None takes `model.task`.
+        half: Round weights to float16, which takes half the room; they are read back as float32.
+        record: Name of the record that describes how the model was trained and evaluated.
+    """
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "vocabulary_version": str(VOCABULARY_VERSION),
+        "name": model.config.name,
+        "config": json.dumps(model.config.to_dict()),
+        "task": task or model.task or "",
+        "record": record,
+    }
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    if half:
+        tensors = {name: tensor.half() for name, tensor in tensors.items()}
+    data = save(tensors, {key: value for key, value in metadata.items() if value})
+    write_whole(Path(path), with_sorted_header(data))
+
+
+def with_sorted_header(data: bytes) -> bytes:
+    """A safetensors file with the keys of its header in order; the library leaves that of the metadata to chance."""
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8 bytes
+    return len(text).to_bytes(8, "little") + text + data[8 + length :]
 
 
 def load_model(path_or_name: str | os.PathLike[str], **options: Any) -> ProgramModel:
     """Read a model, ready for inference (`eval` mode), on the CPU.
 
     Args:
-        path_or_name: A file, or the name of a model that comes with the package (`available_models`).
+        path_or_name: A file, a run folder, or the name of a model that comes with the package (`available_models`).
         options: Fields of `ModelConfig` to change, such as `prune=1e-4`, or `name="hard-ip-rnn"` to run the weights of
             an IPA-GNN with hard decisions.
 
@@ -79,46 +159,61 @@ def load_model(path_or_name: str | os.PathLike[str], **options: Any) -> ProgramM
         FileNotFoundError: There is no such file or model.
         ModelFileError: The file is truncated, foreign, or of another version.
     """
-    path = _find(path_or_name)
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata: dict[str, str] = file.metadata() or {}
-            _check_version(path, metadata)
-            config = _read_config(path, metadata).replace(**options)
-            tensors = {name: _whole(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 (no dictionary)
-    except SafetensorError as error:
-        raise ModelFileError(
-            f"{path} is not a readable safetensors file ({error}); it is cut off, damaged or of another kind. "
-            "Fetch or save it again."
-        ) from error
+    path = model_path(path_or_name)
+    metadata, tensors = _read(path, tensors=True)
+    config = _read_config(path, metadata).replace(**options)
     try:
         _check_size(config, tensors)
-        model = build_model(config)
+        with _NoInitialisation():
+            model = build_model(config)
         model.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
         raise ModelFileError(
             f"The weights in {path} are not those of a {config.name!r} of {config.hidden} hidden units: {error}"
         ) from error
+    model.task = metadata.get("task") or _task_of_run(path.parent)
     return model.eval()
+
+
+class _NoInitialisation(TorchFunctionMode):
+    """Leave weights undefined instead of drawing them, since those of a file replace them all.
+
+    (The device `meta` would do as well, but its first use takes more than a second.)
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        if func in (Tensor.uniform_, Tensor.normal_):
+            return args[0]
+        if func is torch.linalg.qr:  # of an orthogonal matrix
+            return args[0], args[0]
+        return func(*args, **(kwargs or {}))
+
+
+def _read(path: Path, *, tensors: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Metadata, and if asked for tensors in float32, of a file of this version."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata: dict[str, str] = file.metadata() or {}
+            _check_version(path, metadata)
+            names = file.keys() if tensors else ()
+            return metadata, {name: _whole(file.get_tensor(name)) for name in names}
+    except SafetensorError as error:
+        raise ModelFileError(
+            f"{path} is not a readable safetensors file ({error}); it is cut off, damaged or of another kind. "
+            "Fetch or save it again."
+        ) from error
+
+
+def _task_of_run(folder: Path) -> str | None:
+    """The task in the settings of a run folder: files of older versions do not name it themselves."""
+    try:
+        return str(tomllib.loads((folder / "config.toml").read_text("utf-8"))["task"])
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _whole(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float16 else tensor
-
-
-def _find(path_or_name: str | os.PathLike[str]) -> Path:
-    path = Path(path_or_name)
-    if path.is_file():
-        return path
-    available = available_models()
-    if str(path_or_name) in available:
-        return Path(str(resources.files("ipagnn") / "weights" / f"{path_or_name}{SUFFIX}"))
-    come = (
-        f"The models that come with the package are {', '.join(available)}."
-        if available
-        else ("No models come with this installation.")
-    )
-    raise FileNotFoundError(f"There is no file and no model {str(path_or_name)!r}. {come}")
 
 
 def _read_config(path: Path, metadata: dict[str, str]) -> ModelConfig:

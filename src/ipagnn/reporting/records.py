@@ -12,7 +12,7 @@ from ipagnn.data.splits import recipe
 from ipagnn.languages.arithmetic import Lengths, ProgramTable
 from ipagnn.models import ProgramModel, load_model, save_model
 from ipagnn.reporting.card import model_card
-from ipagnn.reporting.runs import EVALUATION, RunRecord, Weights, read_run
+from ipagnn.reporting.runs import EVALUATION, RunRecord, read_run
 from ipagnn.training.runs.files import write_whole
 from ipagnn.training.runs.folder import CONFIG, METRICS, RESULT, RUN
 
@@ -62,8 +62,7 @@ def package_weights(run: Path | str, weights: Path | str, record: str, factor: f
         The file with the weights, named after model and task: `ipa-gnn-full.safetensors`.
     """
     told = _complete(run)
-    found = Weights.find(run)
-    model = found.load()
+    model = load_model(run)
     assert told.evaluation is not None
     path = Path(weights) / f"{model.name}-{told.evaluation['task']}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,9 +71,8 @@ def package_weights(run: Path | str, weights: Path | str, record: str, factor: f
     ).table(0, CHECKED)
     before = _predict(model, table)
     own = model.config.budget
-    packaged = found.load(budget=replace(own, factor=factor * own.factor))
-    save_model(packaged, path, half=True, record=record)
-    path.chmod(0o644)  # safetensors makes files for their owner alone
+    packaged = load_model(run, budget=replace(own, factor=factor * own.factor))
+    save_model(packaged, path, task=told.config.task, half=True, record=record)
     changed = int((before != _predict(load_model(path, budget=own), table)).sum())
     longer = None
     if factor != 1:

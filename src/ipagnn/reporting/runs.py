@@ -1,4 +1,4 @@
-"""What can be evaluated and reported: weights in a file, in a run folder, or in the package."""
+"""What a run folder holds, read for tables and reports."""
 
 import json
 from dataclasses import dataclass, field
@@ -6,56 +6,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from ipagnn.languages.arithmetic import Task
-from ipagnn.models import ModelConfig, ProgramModel, available_models, load_model
-from ipagnn.models.files import model_record
+from ipagnn.models import ModelConfig, ProgramModel, available_models, find_model_file, load_model
+from ipagnn.models.files import MODEL_FILE
 from ipagnn.training.config import STREAM, TrainConfig
 from ipagnn.training.runs.files import write_whole
-from ipagnn.training.runs.folder import MODEL, RunFolder, read_metrics
+from ipagnn.training.runs.folder import RunFolder, read_metrics
 
 EVALUATION: Final = "evaluation.json"
 """The file in a run folder that holds the summary of its evaluation on the test set."""
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Weights that somebody named.
-
-    Attributes:
-        name: What was given: a file, a run folder, or a name in the package.
-        folder: The run folder, if it is one.
-        task: The task they were trained for, as far as folder or name tell; full programs otherwise.
-    """
-
-    name: str
-    folder: RunFolder | None
-    task: Task
-
-    @staticmethod
-    def find(name: str | Path) -> "Weights":
-        """The weights of this name.
-
-        Raises:
-            ValueError: The folder holds no weights, or its settings cannot be read.
-        """
-        path = Path(name)
-        if path.is_dir():
-            folder = RunFolder(path)
-            if not (path / MODEL).is_file():
-                raise ValueError(
-                    f"The folder {path} holds no {MODEL}; give a run that has ended, or let it go on to its end with "
-                    f"`ipagnn train {path}`."
-                )
-            return Weights(str(name), folder, folder.config().task if folder.exists else _task_of(path.name))
-        return Weights(str(name), None, _task_of(path.stem))
-
-    def load(self, **options: Any) -> ProgramModel:
-        """The model, with options of its configuration changed."""
-        return load_model(self.folder.path / MODEL if self.folder else self.name, **options)
-
-
-def _task_of(name: str) -> Task:
-    return "partial" if name.endswith("-partial") else "full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +83,15 @@ def _last_accuracy(lines: list[dict[str, Any]]) -> float | None:
 
 def load_run(run: RunRecord) -> ProgramModel | None:
     """The model of a run: from its folder, or from the package if it came from this record; None if in neither."""
-    if (run.path / MODEL).is_file():
-        return load_model(run.path / MODEL)
-    packaged = (name for name in available_models() if model_record(name) == run.path.name)
+    if (run.path / MODEL_FILE).is_file():
+        return load_model(run.path)
+    packaged = (name for name in available_models() if find_model_file(name).record == run.path.name)
     return next((load_model(name) for name in packaged), None)
 
 
-def save_evaluation(folder: RunFolder, summary: dict[str, Any]) -> Path:
+def save_evaluation(run: Path, summary: dict[str, Any]) -> Path:
     """Keep a summary in its run folder, in place of an older one; the file appears complete or not at all."""
-    path = folder.path / EVALUATION
+    path = run / EVALUATION
     write_whole(path, (json.dumps(summary, indent=2) + "\n").encode())
     return path
 

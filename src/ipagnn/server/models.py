@@ -8,7 +8,7 @@ from ipagnn.inference.explain import explain_program
 from ipagnn.inference.loaded import EXACT_NODE_STEPS, LoadedModel, load_cached
 from ipagnn.languages.arithmetic import Task, parse
 from ipagnn.models import available_models
-from ipagnn.training.runs.folder import MODEL
+from ipagnn.models.files import MODEL_FILE
 
 
 class Offer:
@@ -73,5 +73,5 @@ def _short(name: str | Path) -> str:
     if path.is_dir():
         return path.resolve().name
     if path.is_file():
-        return path.resolve().parent.name if path.name == MODEL else path.stem
+        return path.resolve().parent.name if path.name == MODEL_FILE else path.stem
     return str(name)

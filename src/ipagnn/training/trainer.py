@@ -11,13 +11,14 @@ from typing import Any, Final, Literal
 from ipagnn.data.shards import DataSet
 from ipagnn.data.stream import Stream
 from ipagnn.models import build_model, save_model
+from ipagnn.models.files import MODEL_FILE
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.processes import Processes, arithmetic, join_processes
 from ipagnn.training.runs.checkpoint import Checkpoint, Position
 from ipagnn.training.runs.energy import energy_meter
 from ipagnn.training.runs.events import Events
 from ipagnn.training.runs.files import RunError, locked, unwritable
-from ipagnn.training.runs.folder import MODEL, MetricsFile, RunFolder
+from ipagnn.training.runs.folder import MetricsFile, RunFolder
 from ipagnn.training.runs.provenance import now, peak_memory_mb, provenance
 from ipagnn.training.schedule import rate_at
 from ipagnn.training.signals import stop_signals
@@ -325,9 +326,9 @@ class _Loop:
         result = self._result("finished")
         if self._processes.writes:
             self._validation.model.load_state_dict(Checkpoint.read(self._folder.best).weights)
-            path = self._folder.path / MODEL
+            path = self._folder.path / MODEL_FILE
             try:
-                save_model(self._validation.model, path)
+                save_model(self._validation.model, path, task=self._config.task)
             except OSError as error:
                 raise unwritable(path, error) from error
             self._folder.finish(asdict(result))

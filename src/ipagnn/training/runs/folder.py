@@ -4,7 +4,7 @@
 - `run.json`: every start, with command, commit, versions and hardware; what the data is;
 - `metrics.jsonl`: a line for every look at the metrics and every validation; `events.*`: the same for TensorBoard;
 - `checkpoints/`: `last.safetensors` to go on from, `best.safetensors` as selected by validation;
-- `model.safetensors`, at the end: the selected weights, for `load_model`;
+- `model.safetensors` (`MODEL_FILE`), at the end: the selected weights, for `load_model`;
 - `result.json`, at the end: what came out.
 """
 
@@ -23,7 +23,6 @@ CONFIG: Final = "config.toml"
 RUN: Final = "run.json"
 METRICS: Final = "metrics.jsonl"
 CHECKPOINTS: Final = "checkpoints"
-MODEL: Final = "model.safetensors"
 RESULT: Final = "result.json"
 
 

@@ -1,84 +1,21 @@
-"""The sampler's frequencies against the refinement process worked out independently."""
+"""The sampler's frequencies against those of its plain twin, and cases worked out by hand."""
 
 import math
-import random
 from collections import Counter
-from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from random import Random
 
 import numpy as np
 import pytest
 
+from ipagnn.languages.arithmetic import format_program, parse
 from ipagnn.languages.arithmetic._compiled.graph import paper_steps
 from ipagnn.languages.arithmetic.grammar import PAPER, Lengths
 from ipagnn.languages.arithmetic.program import Line, Program
+from ipagnn.languages.arithmetic.reference import loops_around
+from ipagnn.languages.arithmetic.reference_sampler import Shape, draw_program, shape_probabilities
 from ipagnn.languages.arithmetic.sampler import TRAINING, Sampler
-
-# --- The refinement process, as the table of the grammar has it: slow, obvious, sharing no code with the sampler.
-Element = tuple[str, int, int]  # what it is, its depth, the loops around it; holes are written in capitals
-State = tuple[Element, ...]
-Shape = tuple[tuple[str, int], ...]
-HOLES = {"STMT": (100, 1), "BLOCK": (10, 1), "STMTS": (1, 0), "NONEMPTY": (100, 1)}  # weight, least lines
-
-
-def becomes(hole: Element) -> list[tuple[int, int, State]]:
-    """What a hole may become: weight, lines needed, elements."""
-    kind, depth, loops = hole
-
-    def here(name: str) -> Element:
-        return (name, depth, loops)
-
-    body, looped = ("BLOCK", depth + 1, loops), ("BLOCK", depth + 1, loops + 1)
-    if kind == "STMT":
-        repeat = (here("counter"), here("while"), ("decrement", depth + 1, loops + 1), looped)
-        return [
-            (1, 1, (here("pass"),)),
-            (15, 1, (here("arithmetic"),)),
-            (5, 2, (here("if"), body)),
-            (5, 4, (here("if"), body, here("else"), body)),
-            *([(5, 4, repeat)] if loops < 9 else []),
-        ]
-    if kind == "BLOCK":
-        jumps = [(5, 1, (here("STMTS"), here(jump))) for jump in ("break", "continue")]
-        return [(30, 1, (here("NONEMPTY"),)), *(jumps if loops else [])]
-    if kind == "STMTS":
-        return [(8, 1, (here("NONEMPTY"),)), (1, 1, (here("STMT"),)), (1, 0, ())]
-    return [(1, 1, (here("STMT"), here("STMTS")))]
-
-
-def refinements(state: State, budget: int) -> Iterator[tuple[Fraction, State]]:
-    """All states that one refinement leads to, with their probabilities."""
-    holes = [i for i, element in enumerate(state) if element[0] in HOLES]
-    total = sum(HOLES[state[i][0]][0] for i in holes)
-    for i in holes:
-        space = budget - (len(state) - len(holes)) - sum(HOLES[state[j][0]][1] for j in holes if j != i)
-        fitting = [(weight, new) for weight, needed, new in becomes(state[i]) if needed <= space]
-        for weight, new in fitting:
-            chance = Fraction(HOLES[state[i][0]][0], total) * Fraction(weight, sum(w for w, _ in fitting))
-            yield chance, (*state[:i], *new, *state[i + 1 :])
-
-
-START: State = (("NONEMPTY", 0, 0),)
-
-
-def exact_shapes(length: int) -> dict[Shape, Fraction]:
-    """The probability of every shape of `length` lines, line 0 left out."""
-
-    @cache
-    def outcomes(state: State) -> dict[Shape, Fraction]:
-        if all(element[0] not in HOLES for element in state):
-            done = len(state) == length - 1
-            return {tuple((name, depth) for name, depth, _ in state): Fraction(1)} if done else {}
-        total: dict[Shape, Fraction] = {}
-        for chance, new in refinements(state, length - 1):
-            for shape, inner in outcomes(new).items():
-                total[shape] = total.get(shape, Fraction(0)) + chance * inner
-        return total
-
-    reached = outcomes(START)
-    accepted = sum(reached.values())
-    return {shape: chance / accepted for shape, chance in reached.items()}
 
 
 def category(line: Line) -> str:
@@ -112,7 +49,7 @@ def uniform(values: range) -> dict[object, Fraction]:
 
 
 def test_length_two_is_pass_one_time_in_sixteen() -> None:
-    assert exact_shapes(2) == {(("pass", 0),): Fraction(1, 16), (("arithmetic", 0),): Fraction(15, 16)}
+    assert shape_probabilities(2) == {(("pass", 0),): Fraction(1, 16), (("arithmetic", 0),): Fraction(15, 16)}
 
 
 def test_length_three_worked_out_by_hand() -> None:
@@ -120,7 +57,7 @@ def test_length_three_worked_out_by_hand() -> None:
     # first 1 time in 101) has become a statement (9 times in 10).
     if_first = Fraction(100, 101) * Fraction(5, 21) + Fraction(1, 101) * Fraction(1, 10) * Fraction(5, 21)
     two = Fraction(100, 101) * Fraction(16, 21) * Fraction(9, 10) + Fraction(1, 101) * Fraction(9, 10)
-    shapes = exact_shapes(3)
+    shapes = shape_probabilities(3)
     nested = sum(chance for shape, chance in shapes.items() if shape[0][0] == "if")
     assert nested == if_first / (if_first + two)
     assert len(shapes) == 6
@@ -134,21 +71,11 @@ def test_shapes_have_the_frequencies_of_the_refinement_process(length: int, coun
     skeletons[:, :, 3] = 1  # constants do not matter here: one program stands for all that differ in them alone
     for rows, seen in zip(*np.unique(skeletons, axis=0, return_counts=True), strict=True):
         counts[shape_of(Program(rows))] += int(seen)
-    assert_frequencies(counts, dict(exact_shapes(length)))
+    assert_frequencies(counts, dict(shape_probabilities(length)))
 
 
 def test_long_programs_have_the_statistics_of_the_refinement_process() -> None:
     length, count = 16, 1_500
-    choose = random.Random(0)
-
-    def slow_program() -> Shape:
-        while True:
-            state = START
-            while any(element[0] in HOLES for element in state):
-                chances, states = zip(*refinements(state, length - 1), strict=True)
-                state = choose.choices(states, [float(chance) for chance in chances])[0]
-            if len(state) == length - 1:
-                return tuple((name, depth) for name, depth, _ in state)
 
     def statistics(shapes: list[Shape]) -> tuple[np.ndarray, np.ndarray]:
         names = ("pass", "arithmetic", "if", "else", "while", "break", "continue")
@@ -159,9 +86,32 @@ def test_long_programs_have_the_statistics_of_the_refinement_process() -> None:
         values = np.array(rows, float)
         return values.mean(0), values.var(0) / len(shapes)
 
-    slow, slow_error = statistics([slow_program() for _ in range(count)])
+    choose = Random(0)
+    slow, slow_error = statistics([shape_of(draw_program(choose, length)) for _ in range(count)])
     fast, fast_error = statistics([shape_of(p) for p in Sampler(lengths=Lengths.exact(length)).table(0, 6_000)])
     assert (np.abs(fast - slow) < 4.5 * np.sqrt(slow_error + fast_error)).all()
+
+
+def test_an_edited_grammar_has_the_frequencies_of_the_refinement_process() -> None:
+    # Without plain blocks nothing fits into a BLOCK outside loops.
+    grammar = replace(PAPER, counters=1, block_plain=0, stmt_repeat=40, stmts_nothing=5, hole_stmts=30, block_break=9)
+    table = Sampler(lengths=Lengths.exact(6), grammar=grammar, seed=5).table(0, 20_000)
+    chances = dict(shape_probabilities(6, grammar))
+    assert_frequencies(Counter(map(shape_of, table)), dict(chances))
+    choose = Random(1)
+    assert_frequencies(Counter(shape_of(draw_program(choose, 6, grammar)) for _ in range(1_000)), dict(chances))
+
+
+def test_counters_of_plain_programs_are_those_not_in_use() -> None:
+    choose = Random(2)
+    grammar = replace(PAPER, counters=3, stmt_repeat=40)
+    drawn = [draw_program(choose, 14, grammar) for _ in range(200)]
+    for program in drawn:
+        assert parse(format_program(program)) == program
+        lines = program.lines
+        for around in loops_around(program):
+            assert len({lines[i].variable for i in around}) == len(around) <= 3
+    assert any(len(around) == 3 for program in drawn for around in loops_around(program))
 
 
 def test_constants_operators_and_counters_are_uniform() -> None:

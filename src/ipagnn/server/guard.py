@@ -12,7 +12,7 @@ from ipagnn.server.limits import Limits
 LOCAL: Final = ("127.0.0.1", "localhost", "[::1]")
 """Names by which a machine calls itself."""
 MOST_REQUESTS: Final = 256
-"""Requests that may be open at a time, whether they wait, are worked on or are still arriving."""
+"""Requests that may be open at a time: arriving, waiting or worked on, but not those whose answer is being sent."""
 RETRY_SECONDS: Final = 1
 """When to come back, if there was too much to do."""
 POLICY: Final = (
@@ -53,7 +53,15 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
+        counted = False
+
+        def leave() -> None:
+            nonlocal counted
+            self.open -= counted
+            counted = False
+
         async def send_guarded(message: Message) -> None:
+            leave()  # a client that does not read keeps its connection busy, and nothing else
             if message["type"] == "http.response.start":
                 stays = b"no-store" if scope["path"].startswith("/api") else b"no-cache"
                 message["headers"] = [*message.get("headers", ()), *_HEADERS, (b"cache-control", stays)]
@@ -63,10 +71,11 @@ class Guard:
             await _refuse(send_guarded, 503, "The server has too many requests at once; ask again in a second.")
             return
         self.open += 1
+        counted = True
         try:
             await self._answer(scope, receive, send_guarded)
         finally:
-            self.open -= 1
+            leave()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope)

@@ -17,8 +17,13 @@ class Limits:
     """What a request may cost.
 
     Attributes:
+        connections: Connections that may be open.
+        connections_per_address: The same from one address.
+        header_seconds: How long a request's header may take to arrive.
         body_bytes: Size of a request's body.
         body_seconds: How long it may take to arrive.
+        send_seconds: How long a client may take to read an answer.
+        unsent_bytes: Answers that may wait to be read, all together.
         lines: Lines of a program.
         steps: Steps that a model is given for it.
         truth_steps: Steps that finding its true result may take.
@@ -28,8 +33,13 @@ class Limits:
         queue: Requests that may wait in each lane; further ones are sent away.
     """
 
+    connections: int = 256
+    connections_per_address: int = 128
+    header_seconds: float = 5.0
     body_bytes: int = 64 * 1024
     body_seconds: float = 5.0
+    send_seconds: float = 20.0
+    unsent_bytes: int = 32 * 2**20
     lines: int = 200
     steps: int = 20_000
     truth_steps: int = 100_000

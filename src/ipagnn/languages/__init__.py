@@ -1,1 +1,1 @@
-"""Programming languages that programs are drawn from."""
+"""The languages of programs: `base` says what a language is; each has a package of its own."""

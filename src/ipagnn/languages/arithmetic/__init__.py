@@ -1,6 +1,6 @@
-"""The language: programs, their text, control flow graphs, exact execution, and the sampler that draws them.
+"""The paper's language: programs, their text, control flow graphs, exact execution, and the sampler that draws them.
 
-Knows no tensors, and imports nothing from the rest of the package.
+It knows no tensors.
 """
 
 from ipagnn.languages.arithmetic.cfg import ControlFlowGraph, control_flow_graph, steps
@@ -17,14 +17,17 @@ from ipagnn.languages.arithmetic.interpreter import (
     trace_length,
     value,
 )
+from ipagnn.languages.arithmetic.language import ARITHMETIC, Arithmetic
 from ipagnn.languages.arithmetic.program import Line, Program, ProgramTable, Task
 from ipagnn.languages.arithmetic.sampler import Sampler
 from ipagnn.languages.arithmetic.targets import target
 from ipagnn.languages.arithmetic.text import ProgramError, format_program, parse
 
 __all__ = [
+    "ARITHMETIC",
     "AUTHORS",
     "PAPER",
+    "Arithmetic",
     "ControlFlowGraph",
     "EndlessLoopError",
     "Execution",

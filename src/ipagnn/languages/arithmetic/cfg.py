@@ -45,6 +45,11 @@ class ControlFlowGraph:
         return len(self.true) - 1
 
     @property
+    def successors(self) -> IndexArray:
+        """`true` and `false` side by side. [node, 2]"""
+        return np.stack((self.true, self.false), axis=1)
+
+    @property
     def labels(self) -> list[str]:
         """The text of each node's line without its indentation; `exit` for the exit."""
         lines = self.program.lines

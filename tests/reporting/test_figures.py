@@ -78,12 +78,26 @@ def test_texts_of_long_programs_fit(ipa_gnn: ProgramModel, task: Any) -> None:
     assert_texts_fit(figures.representation(program))
 
 
+@pytest.mark.parametrize("trained", [[], [10]])
+@pytest.mark.parametrize("tasks", [["full"], ["partial"], ["full", "partial"]])
 @pytest.mark.parametrize("count", [1, 2, 5, len(MODELS)])
-def test_texts_of_the_accuracy_figure_fit(count: int) -> None:
+def test_texts_of_the_accuracy_figure_fit(count: int, tasks: list[str], trained: list[int]) -> None:
     named = list(paper.ORDER)[:count]
-    found = [summary(m, t, 0.5, tuple(range(20, 101, 10))) for m in named for t in MODELS[m].tasks]
+    found = [summary(m, t, 0.5, tuple(range(20, 101, 10))) for m in named for t in tasks]
     found[0]["ceiling"] = {"by_length": {"20": {"best": 0.5}, "30": {"best": 0.6}}}
-    assert_texts_fit(accuracy_figure(found))
+    figure = accuracy_figure(found, trained)
+    assert_texts_fit(figure)
+    assert figure.get_figwidth() == 6.8
+    assert [axes.get_title()[:3] for axes in figure.axes] == (["(a)", "(b)"] if len(tasks) > 1 else ["Exe"])
+    legends = [[text.get_text() for text in legend.get_texts()] for legend in figure.legends]
+    assert all(("training: up to 10 lines" in labels) == bool(trained) for labels in legends)
+
+
+def test_training_lengths_are_shaded_where_all_runs_share_them() -> None:
+    found = [summary("ipa-gnn", "full", 0.5)]
+    band = accuracy_figure(found, [10, 10]).axes[0].patches[0]
+    assert (band.get_x(), band.get_width()) == (0, 10)
+    assert not accuracy_figure(found, [10, 6]).axes[0].patches
 
 
 def test_labels_of_variants_fit() -> None:

@@ -42,7 +42,8 @@ def demo(
 
     runs = [_run(directory / f"{model}-{seed}", preset, model, seed) for seed in range(seeds) for model in MODELS]
     figure, page = directory / "accuracy.svg", directory / "report.html"
-    save(accuracy_figure([run.evaluation for run in runs if run.evaluation]), figure)
+    summaries = [run.evaluation for run in runs if run.evaluation]
+    save(accuracy_figure(summaries, [run.config.length for run in runs]), figure)
     write_report(runs, page, load_run)
     _print(runs)
     output().print(f"{figure} shows it, and {page} tells all about it", soft_wrap=True, markup=False)

@@ -6,8 +6,8 @@ from ipagnn.evaluation.benchmark import on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER
 from ipagnn.models import model_title
 from ipagnn.reporting import paper
+from ipagnn.reporting.formats import duration, percent, programs
 from ipagnn.reporting.groups import describe_settings
-from ipagnn.reporting.report_html import duration, percent, programs
 from ipagnn.reporting.runs import RunRecord
 
 _SUBJECT: Final = {"full": "complete programs", "partial": "programs with one masked line"}

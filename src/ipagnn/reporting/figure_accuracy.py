@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,9 +13,14 @@ from ipagnn.models import model_title
 from ipagnn.reporting.style import BLACK, LIGHT, line_looks, style
 
 _PANELS: Final[tuple[tuple[Task, str], ...]] = (
-    ("full", "(a) Execution of full programs"),
-    ("partial", "(b) Execution of partial programs"),
+    ("full", "Execution of full programs"),
+    ("partial", "Execution of partial programs"),
 )
+_WIDTH: Final = 6.8
+"""Inches of the whole figure."""
+_Corner = Literal["upper left", "upper center"]
+_LETTER: Final = 0.053
+"""Inches of a letter of the legend, a little more than the mean."""
 _NARROW: Final = 24
 """Letters of a label of which two fit side by side below a panel."""
 
@@ -63,11 +68,13 @@ def curves(summaries: Sequence[Mapping[str, Any]], task: Task) -> list[Curve]:
     return sorted(found, key=lambda curve: -curve.overall)
 
 
-def accuracy_figure(summaries: Sequence[Mapping[str, Any]]) -> Figure:
-    """The figure; a task without results has no panel.
+def accuracy_figure(summaries: Sequence[Mapping[str, Any]], training_lengths: Sequence[int] = ()) -> Figure:
+    """The figure. A task without results has no panel; the only panel is as wide as two.
 
     Args:
         summaries: From `summarise`, one for each run; those with a `variant`, in words, make curves of their own.
+        training_lengths: The longest training length of each run, where it is known. If it is the same for all, the
+            training lengths are shaded.
 
     Raises:
         ValueError: There is nothing to draw.
@@ -75,30 +82,55 @@ def accuracy_figure(summaries: Sequence[Mapping[str, Any]]) -> Figure:
     panels = [(task, title, found) for task, title in _PANELS if (found := curves(summaries, task))]
     if not panels:
         raise ValueError("There are no results to draw; evaluate at least one model.")
+    trained = training_lengths[0] if len(set(training_lengths)) == 1 else None
     with style():
+        if len(panels) == 1:
+            ((task, title, found),) = panels
+            return _one_panel(title, found, _ceiling(summaries, task), trained)
         columns = 2 if all(len(_label(curve)) <= _NARROW for _, _, found in panels for curve in found) else 1
-        legend_rows = -(-(max(len(found) for _, _, found in panels) + 1) // columns)
-        legend = 0.145 * legend_rows + 0.06
-        size = (3.4 * len(panels), 2.42 + legend)
-        figure = Figure(figsize=size)
+        entries = max(len(found) + (_ceiling(summaries, task) is not None) for task, _, found in panels)
+        legend = 0.133 * -(-(entries + (trained is not None)) // columns) + 0.06
+        width, height = _WIDTH / len(panels), 2.42 + legend
+        figure = Figure(figsize=(_WIDTH, height))
         for i, (task, title, found) in enumerate(panels):
-            left, bottom = (3.4 * i + 0.48) / size[0], (legend + 0.4) / size[1]
-            axes = figure.add_axes((left, bottom, 2.8 / size[0], 1.75 / size[1]))
-            _panel(axes, found, _ceiling(summaries, task))
-            axes.set_title(title)
-            axes.set_ylabel("Accuracy (%)")
-            handles, labels = axes.get_legend_handles_labels()
-            centre = (3.4 * i + 1.7) / size[0]
-            figure.legend(
-                *(handles, labels),
-                loc="lower center",
-                bbox_to_anchor=(centre, 0.02 / size[1]),
-                ncol=columns,
-                handlelength=3.2,
-                columnspacing=1.2,
-                labelspacing=0.3,
-            )
+            left, bottom = (width * i + 0.48) / _WIDTH, (legend + 0.4) / height
+            axes = figure.add_axes((left, bottom, (width - 0.6) / _WIDTH, 1.75 / height))
+            _panel(axes, found, _ceiling(summaries, task), trained)
+            axes.set_title(f"({'ab'[i]}) {title}")
+            _legend(figure, axes, (width * (i + 0.5) / _WIDTH, legend / height), "upper center", columns)
         return figure
+
+
+def _one_panel(title: str, found: Sequence[Curve], best: Mapping[int, float] | None, trained: int | None) -> Figure:
+    """A panel with its legend on the right."""
+    figure = Figure(figsize=(_WIDTH, 2.6))
+    axes = figure.add_axes((0, 0, 1, 1))
+    _panel(axes, found, best, trained)
+    axes.set_title(title)
+    _, labels = axes.get_legend_handles_labels()
+    right = _WIDTH - 0.6 - _LETTER * max(map(len, labels))
+    height = max(2.6, 0.65 + 0.14 * len(labels))
+    figure.set_figheight(height)
+    axes.set_position((0.48 / _WIDTH, 0.4 / height, (right - 0.6) / _WIDTH, (height - 0.67) / height))
+    _legend(figure, axes, (right / _WIDTH, (height - 0.27) / height), "upper left", 1)
+    return figure
+
+
+def _legend(figure: Figure, axes: Axes, place: tuple[float, float], corner: _Corner, columns: int) -> None:
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc=corner,
+        bbox_to_anchor=place,
+        borderaxespad=0,
+        ncol=columns,
+        handlelength=3.2,
+        columnspacing=1.2,
+        labelspacing=0.3,
+    )
+
+
+def _trained_label(trained: int) -> str:
+    return f"training: up to {trained} lines"
 
 
 def _label(curve: Curve) -> str:
@@ -106,7 +138,12 @@ def _label(curve: Curve) -> str:
     return ", ".join(filter(None, (model_title(curve.model), curve.variant, several)))
 
 
-def _panel(axes: Axes, found: Sequence[Curve], best: Mapping[int, float] | None) -> None:
+def _panel(axes: Axes, found: Sequence[Curve], best: Mapping[int, float] | None, trained: int | None) -> None:
+    lengths = sorted({n for curve in found for n in curve.lengths} | ({trained} if trained else set()))
+    margin = 0.04 * max(lengths[-1] - lengths[0], 1)
+    first = 0.0 if trained else lengths[0] - margin
+    if trained:
+        axes.axvspan(first, trained, color=LIGHT, alpha=0.5, linewidth=0, label=_trained_label(trained))
     if best:
         axes.plot(list(best), [100 * x for x in best.values()], color=BLACK, linewidth=0.7, label="best possible")
     looks = line_looks(sorted(curve.model for curve in found))
@@ -135,7 +172,8 @@ def _panel(axes: Axes, found: Sequence[Curve], best: Mapping[int, float] | None)
             zorder=3,
         )
     axes.set_xlabel("Program length (lines)")
-    lengths = sorted({n for curve in found for n in curve.lengths})
+    axes.set_ylabel("Accuracy (%)")
+    axes.set_xlim(first, lengths[-1] + margin)
     axes.set_xticks(lengths if len(lengths) <= 12 else lengths[:: -(-len(lengths) // 12)])
     highest = max([*(best or {}).values(), *(x for curve in found for x in curve.accuracy)])
     top = min(100, 20 * int(np.ceil((100 * highest + 4) / 20)))

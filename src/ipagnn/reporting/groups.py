@@ -100,8 +100,8 @@ def summarise_group(indices: Sequence[int], runs: Sequence[Document]) -> Documen
     selects = [run["selects"] for run in own if run["selects"] is not None]
     seconds = [run["cost"]["seconds"] for run in own if run["cost"]["seconds"]]
     test = spread([e["overall"]["accuracy"] for e in evaluations], evaluations[0]["overall"]["stderr"])
-    theirs = paper.ACCURACY.get((first["model"], first["task"]))
     comparable = all(on_paper_test_set(evaluation) for evaluation in evaluations)
+    theirs = paper.ACCURACY.get((first["model"], first["task"])) if comparable else None
     return {
         "model": first["model"],
         "title": first["title"],
@@ -112,9 +112,9 @@ def summarise_group(indices: Sequence[int], runs: Sequence[Document]) -> Documen
         "seeds": len(own),
         "examples": first["cost"]["examples"],
         "steps": first["cost"]["steps"],
-        "batch": first["settings"]["batch_size"],
+        "batch": first["batch_size"],
         "seconds": sum(seconds) / len(seconds) if seconds else None,
-        "hardware": first["hardware"].get("gpu") or first["hardware"].get("cpu"),
+        "hardware": first["processor"],
         "validation": spread(validations) if validations else None,
         "selects": float(np.mean(selects)) if selects else -1.0,
         "test": test,
@@ -123,5 +123,5 @@ def summarise_group(indices: Sequence[int], runs: Sequence[Document]) -> Documen
         "comparable": comparable,
         "true_values": all(evaluation.get("set", {}).get("name") == D_TEST for evaluation in evaluations),
         "paper": theirs,
-        "difference": test["mean"] - theirs if theirs is not None and comparable else None,
+        "difference": None if theirs is None else test["mean"] - theirs,
     }

@@ -1,4 +1,4 @@
-"""The report: paper against ours, as one document that the page, the table and the JSON all show."""
+"""The report: one document with all numbers, which the page, the tables and the JSON file show."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -39,33 +39,35 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
 
     Returns:
         `runs`: each with settings, hardware, cost and all that was measured. `groups`: means of the runs that differ in
-        their seed alone (see `summarise_group`). `rows`: for every model, the paper's accuracy
-        and that of its best group on each task; validation chooses, among those measured on D_test if there are any.
-        Models with the release's decoder or edge types have rows of their own, and so have groups that learn from
-        traces, and those that train with enough steps: validation, with the steps of the model's own budget, tells
-        nothing about these, and fresh programs of training choose (`RunRecord.selects`). Shares are fractions.
+        their seed alone (see `summarise_group`). `rows`: for every model and variant (see `VARIANTS`) the accuracy of
+        its best group on each task, and the paper's. Validation chooses, among groups measured on D_test if there are
+        any; of runs trained with enough steps, the last programs of training do (see `RunRecord.selects`). `compared`:
+        tasks with a run on D_test, the only ones that the paper's numbers are given for. Shares are fractions.
     """
-    told = [_run(run) for run in runs]
+    described = [_run(run) for run in runs]
     members: dict[str, list[int]] = {}
     for i, run in enumerate(runs):
         assert run.evaluation is not None
         members.setdefault(group_key(run.config, run.evaluation), []).append(i)
-    order = list(dict.fromkeys((*paper.ORDER, *sorted(run["model"] for run in told))))
-    groups = sorted((summarise_group(indices, told) for indices in members.values()), key=_merit, reverse=True)
+    order = list(dict.fromkeys((*paper.ORDER, *sorted(run["model"] for run in described))))
+    groups = sorted((summarise_group(indices, described) for indices in members.values()), key=_merit, reverse=True)
     groups.sort(key=lambda group: (TASKS.index(group["task"]), order.index(group["model"])))
+    compared = [task for task in TASKS if any(group["comparable"] and group["task"] == task for group in groups)]
     return {
-        "title": "Learning to execute programs: paper against these runs",
+        "title": f"Learning to execute programs: {'paper against these runs' if compared else 'these runs'}",
         "version": __version__,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "tasks": [task for task in TASKS if any(group["task"] == task for group in groups)],
+        "compared": compared,
+        "lengths": sorted({int(length) for run in described for length in run["evaluation"]["by_length"]}),
         "rows": [
             _row(*kind, groups)
             for kind in product(order, VARIANTS)
             if any((group["model"], group["variant"]) == kind for group in groups)
         ],
         "groups": groups,
-        "runs": told,
-        "notes": _notes(told),
+        "runs": described,
+        "notes": _notes(described, compared),
     }
 
 
@@ -90,7 +92,7 @@ def _row(model: str, variant: str, groups: Sequence[Document]) -> Document:
         chosen: Document = {} if best is None else groups[best]
         test = chosen.get("test", {})
         row[task] = {
-            "paper": paper.ACCURACY.get((model, task)),
+            "paper": chosen["paper"] if chosen else paper.ACCURACY.get((model, task)),
             "ours": test.get("mean"),
             "stderr": test.get("stderr"),
             "group": best,
@@ -106,6 +108,7 @@ def _run(run: RunRecord) -> Document:
         raise ValueError(f"The run {run.path} has not been evaluated; run `ipagnn evaluate {run.path} --save` first.")
     config = run.config.to_dict()
     last = run.starts[-1] if run.starts else {}
+    hardware = last.get("hardware", {})
     seconds, examples = run.result.get("seconds"), run.result.get("examples")
     return {
         "name": run.path.name,
@@ -116,6 +119,8 @@ def _run(run: RunRecord) -> Document:
         "variant": _variant(run),
         "seed": run.config.seed,
         "hidden": run.model.hidden,
+        "learning_rate": run.config.rate,
+        "batch_size": run.config.batch_size,
         "settings": config,
         "cost": {
             "examples": examples,
@@ -127,7 +132,8 @@ def _run(run: RunRecord) -> Document:
         "validation": run.result.get("accuracy"),
         "selects": run.selects,
         "state": run.result.get("state", "unfinished"),
-        "hardware": last.get("hardware", {}),
+        "hardware": hardware,
+        "processor": hardware.get("gpu") or hardware.get("cpu"),
         "versions": last.get("versions", {}),
         "command": last.get("command", []),
         "commit": last.get("commit"),
@@ -136,11 +142,13 @@ def _run(run: RunRecord) -> Document:
     }
 
 
-def _notes(runs: Sequence[Document]) -> list[str]:
+def _notes(runs: Sequence[Document], compared: Sequence[Task]) -> list[str]:
     """What a reader must know to compare the numbers."""
     notes = []
     other = [run["name"] for run in runs if not on_paper_test_set(run["evaluation"])]
-    if other:
+    if not compared:
+        notes.append("The test programs are not those of the paper, so its numbers are not given.")
+    elif other:
         notes.append(
             f"Not measured on the paper's test set of {paper.TEST_PROGRAMS:,} programs, so not to be compared with it: "
             f"{', '.join(other)}."
@@ -172,10 +180,9 @@ def write_report(
     document = build_document(runs)
     chosen = [row[task]["group"] for row in document["rows"] for task in document["tasks"]]
     shown = [document["runs"][i] for k in chosen if k is not None for i in document["groups"][k]["runs"]]
-    accuracy = figure_bytes(
-        accuracy_figure([{key: r[key] for key in ("model", "task", "variant")} | r["evaluation"] for r in shown])
-    )
-    pictures = [("Accuracy by program length; bands show one standard error.", accuracy)]
+    summaries = [{key: run[key] for key in ("model", "task", "variant")} | run["evaluation"] for run in shown]
+    accuracy = figure_bytes(accuracy_figure(summaries, [run.config.length for run in runs]))
+    pictures = [("Accuracy by program length. Bands show one standard error.", accuracy)]
     pictures += [(caption, figure_bytes(figure)) for caption, figure in _pointers(runs, load)]
     page.parent.mkdir(parents=True, exist_ok=True)
     files = (page, page.with_suffix(".md"), page.with_suffix(".json"), page.with_suffix(".svg"))

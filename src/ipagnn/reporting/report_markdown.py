@@ -1,11 +1,12 @@
 """The tables of the report as Markdown, alone or inside a file that people write around them."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from ipagnn.reporting.formats import Format, duration, percent, programs, whole
 from ipagnn.reporting.groups import Document
-from ipagnn.reporting.report_html import Format, duration, percent, programs, whole
 from ipagnn.training.runs.files import write_whole
 
 BEGIN: Final = "<!-- tables of `ipagnn report`: begin -->"
@@ -39,20 +40,23 @@ def write_into(path: Path, document: Document) -> None:
 
 
 def _paper_and_ours(document: Document) -> list[str]:
-    tasks = document["tasks"]
-    lines = _head(["model", *(f"{task}: {whose}" for task in tasks for whose in ("paper", "ours"))], text=1)
+    compared = document["compared"]
+    titles = [[f"{task}: paper", f"{task}: ours"] if task in compared else [task] for task in document["tasks"]]
+    lines = _head(["model", *chain(*titles)], text=1)
     for row in document["rows"]:
         cells = [row["title"]]
-        for task in tasks:
-            told = row[task]
-            cells += [_shown(told["paper"], percent), _plus_minus(told["ours"], told["stderr"])]
+        for task in document["tasks"]:
+            if task in compared:
+                cells.append(_shown(row[task]["paper"], percent))
+            cells.append(_plus_minus(row[task]["ours"], row[task]["stderr"]))
         lines.append(_line(cells))
     return lines
 
 
 def _groups(document: Document, beside: Path | None) -> list[str]:
     titles = ("model", "task", "settings", "runs", "hardware", "batch", "steps", "programs", "time", "validation")
-    lines = _head(["", *titles, "test", "paper"], text=6)
+    compared = bool(document["compared"])
+    lines = _head(["", *titles, "test", *["paper"] * compared], text=6)
     for i, group in enumerate(document["groups"]):
         runs = [document["runs"][k] for k in group["runs"]]
         found = [beside is not None and (beside / run["name"]).is_dir() for run in runs]
@@ -76,7 +80,7 @@ def _groups(document: Document, beside: Path | None) -> list[str]:
                         _shown(group["seconds"], duration),
                         _plus_minus(validation.get("mean"), validation.get("stderr")),
                     ),
-                    *(shown, _shown(group["paper"], percent)),
+                    *(shown, *[_shown(group["paper"], percent)] * compared),
                 ]
             )
         )

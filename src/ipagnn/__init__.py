@@ -1,38 +1,56 @@
 """Learning to execute programs with instruction pointer attention graph neural networks.
 
-`predict` and `explain` let a model look at a program; `load_model` gives the model itself.
+`predict` and `explain` run a model on programs; `load_model` reads the model itself, `train` makes a new one.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ipagnn._common.lazy import import_lazily
 
 if TYPE_CHECKING:
+    from ipagnn import nn
+    from ipagnn.evaluation.evaluate import evaluate
     from ipagnn.inference.explain import Explanation, explain
     from ipagnn.inference.predict import Prediction, predict
-    from ipagnn.models import available_models, load_model
+    from ipagnn.languages.arithmetic.grammar import Grammar
+    from ipagnn.languages.arithmetic.sampler import Sampler
+    from ipagnn.languages.arithmetic.text import parse
+    from ipagnn.models.files import available_models, load_model, save_model
+    from ipagnn.models.ggnn import GGNN
+    from ipagnn.models.hard_ip_rnn import HardIPRNN
+    from ipagnn.models.ipa_gnn import IPAGNN
+    from ipagnn.models.line_rnn import LineRNN
+    from ipagnn.models.no_control import NoControl
+    from ipagnn.models.no_execute import NoExecute
+    from ipagnn.models.r_gat import RGAT
+    from ipagnn.models.trace_rnn import TraceRNN
+    from ipagnn.training.trainer import train
 
-__all__ = ["Explanation", "Prediction", "__version__", "available_models", "explain", "load_model", "predict"]
+__all__ = [
+    "GGNN",
+    "IPAGNN",
+    "RGAT",
+    "Explanation",
+    "Grammar",
+    "HardIPRNN",
+    "LineRNN",
+    "NoControl",
+    "NoExecute",
+    "Prediction",
+    "Sampler",
+    "TraceRNN",
+    "__version__",
+    "available_models",
+    "evaluate",
+    "explain",
+    "load_model",
+    "nn",
+    "parse",
+    "predict",
+    "save_model",
+    "train",
+]
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Explanation": "ipagnn.inference.explain",
-    "Prediction": "ipagnn.inference.predict",
-    "available_models": "ipagnn.models",
-    "explain": "ipagnn.inference.explain",
-    "load_model": "ipagnn.models",
-    "predict": "ipagnn.inference.predict",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """What `__all__` names, imported when first asked for: `import ipagnn` alone does not wait for torch."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+import_lazily(__name__)

@@ -15,6 +15,7 @@ _MODEL = typer.Option(
     "masked programs]",
     show_default=False,
 )
+_FORMATS = (".svg", ".pdf", ".png")
 _TOP = typer.Option(min=1, help="How many results.")
 
 
@@ -43,9 +44,8 @@ def predict(
     """
     from ipagnn.cli.explain_text import print_prediction
     from ipagnn.inference.predict import predict as run
-    from ipagnn.reporting.style import FORMATS, save
 
-    if plot is not None and plot.suffix.removeprefix(".").lower() not in FORMATS:
+    if plot is not None and plot.suffix.lower() not in _FORMATS:
         raise ValueError(f"--plot is {plot}; its name must end in .svg, .pdf or .png.")
     try:
         prediction = run(_read(file), model)
@@ -53,6 +53,7 @@ def predict(
         raise _placed(file, error) from error
     if plot is not None:
         from ipagnn.reporting.figure_prediction import prediction_figure
+        from ipagnn.reporting.style import save
 
         save(prediction_figure(prediction), plot)
     if as_json:

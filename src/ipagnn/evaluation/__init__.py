@@ -3,10 +3,15 @@
 `evaluate` lets a model predict every program of a set, `summarise` makes numbers of it, figures and report show them.
 """
 
-from ipagnn.evaluation.benchmark import build_test_recipe, evaluate_on_test_set
-from ipagnn.evaluation.evaluate import Evaluation, evaluate
-from ipagnn.evaluation.pointer import PointerMetrics
-from ipagnn.evaluation.summary import Summary, summarise
+from typing import TYPE_CHECKING
+
+from ipagnn._common.lazy import import_lazily
+
+if TYPE_CHECKING:
+    from ipagnn.evaluation.benchmark import build_test_recipe, evaluate_on_test_set
+    from ipagnn.evaluation.evaluate import Evaluation, evaluate
+    from ipagnn.evaluation.pointer import PointerMetrics
+    from ipagnn.evaluation.summary import Summary, summarise
 
 __all__ = [
     "Evaluation",
@@ -17,3 +22,5 @@ __all__ = [
     "evaluate_on_test_set",
     "summarise",
 ]
+
+import_lazily(__name__)

@@ -1,13 +1,18 @@
 """Training: `train(preset("quick"), "runs/a")` begins a run or goes on with it; `list_runs` finds them again."""
 
-from ipagnn.training.config import TrainConfig
-from ipagnn.training.presets import preset
-from ipagnn.training.resolve import resolve
-from ipagnn.training.runs.files import RunError
-from ipagnn.training.runs.folder import RunFolder, read_config, read_metrics
-from ipagnn.training.runs.listing import RunSummary, list_runs
-from ipagnn.training.step import StepMetrics, TrainingStep, make_step
-from ipagnn.training.trainer import Progress, Result, train
+from typing import TYPE_CHECKING
+
+from ipagnn._common.lazy import import_lazily
+
+if TYPE_CHECKING:
+    from ipagnn.training.config import TrainConfig
+    from ipagnn.training.presets import preset
+    from ipagnn.training.resolve import resolve
+    from ipagnn.training.runs.files import RunError
+    from ipagnn.training.runs.folder import RunFolder, read_config, read_metrics
+    from ipagnn.training.runs.listing import RunSummary, list_runs
+    from ipagnn.training.step import StepMetrics, TrainingStep, make_step
+    from ipagnn.training.trainer import Progress, Result, train
 
 __all__ = [
     "Progress",
@@ -26,3 +31,5 @@ __all__ = [
     "resolve",
     "train",
 ]
+
+import_lazily(__name__)

@@ -3,25 +3,30 @@
 It knows no tensors.
 """
 
-from ipagnn.languages.arithmetic.cfg import ControlFlowGraph, control_flow_graph, steps
-from ipagnn.languages.arithmetic.grammar import AUTHORS, PAPER, Grammar, Lengths
-from ipagnn.languages.arithmetic.interpreter import (
-    EndlessLoopError,
-    Execution,
-    ExecutionError,
-    MaskedProgramError,
-    Step,
-    StepLimitError,
-    execute,
-    trace,
-    trace_length,
-    value,
-)
-from ipagnn.languages.arithmetic.language import ARITHMETIC, Arithmetic
-from ipagnn.languages.arithmetic.program import Line, Program, ProgramTable, Task
-from ipagnn.languages.arithmetic.sampler import Sampler
-from ipagnn.languages.arithmetic.targets import target
-from ipagnn.languages.arithmetic.text import ProgramError, format_program, parse
+from typing import TYPE_CHECKING
+
+from ipagnn._common.lazy import import_lazily
+
+if TYPE_CHECKING:
+    from ipagnn.languages.arithmetic.cfg import ControlFlowGraph, control_flow_graph, steps
+    from ipagnn.languages.arithmetic.grammar import AUTHORS, PAPER, Grammar, Lengths
+    from ipagnn.languages.arithmetic.interpreter import (
+        EndlessLoopError,
+        Execution,
+        ExecutionError,
+        MaskedProgramError,
+        Step,
+        StepLimitError,
+        execute,
+        trace,
+        trace_length,
+        value,
+    )
+    from ipagnn.languages.arithmetic.language import ARITHMETIC, Arithmetic
+    from ipagnn.languages.arithmetic.program import Line, Program, ProgramTable, Task
+    from ipagnn.languages.arithmetic.sampler import Sampler
+    from ipagnn.languages.arithmetic.targets import target
+    from ipagnn.languages.arithmetic.text import ProgramError, format_program, parse
 
 __all__ = [
     "ARITHMETIC",
@@ -53,3 +58,5 @@ __all__ = [
     "trace_length",
     "value",
 ]
+
+import_lazily(__name__)

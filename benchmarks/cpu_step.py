@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 
 from ipagnn.data.splits import training_sampler
-from ipagnn.models import ModelConfig, build_model
+from ipagnn.models import build_model, model_config
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.step import PlainStep
 
@@ -28,7 +28,7 @@ def compare(hidden: int, batch: int, rounds: int, clock: Callable[[], float]) ->
     steps, prepared = {}, {}
     fastest = {name: [float("inf")] * BATCHES for name in ("dense", "packed")}
     for name in fastest:
-        model = ModelConfig("ipa-gnn", hidden=hidden, execution=name)  # type: ignore[arg-type]
+        model = model_config("ipa-gnn", hidden=hidden, execution=name)
         steps[name] = PlainStep(
             build_model(model, 0), TrainConfig(model, batch_size=batch, device="cpu"), torch.device("cpu")
         )

@@ -16,7 +16,7 @@ import torch
 
 from ipagnn.data.stream import Source, Stream
 from ipagnn.languages.arithmetic.program import ProgramTable
-from ipagnn.models import ModelConfig, build_model
+from ipagnn.models import build_model, model_config
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.presets import preset
 from ipagnn.training.sources import make_source
@@ -34,7 +34,7 @@ DEVICE = torch.device("cuda")
 
 def source(batch: int, window: int, model: str = "ipa-gnn") -> Source:
     """Training programs; in windows of more than one batch sorted by the steps that the model takes."""
-    return make_source(TrainConfig(ModelConfig(model), batch_size=batch, window=window), None)
+    return make_source(TrainConfig(model_config(model), batch_size=batch, window=window), None)
 
 
 def warm_up(step: Callable[[Any], None], prepared: list[Any]) -> None:

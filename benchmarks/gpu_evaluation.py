@@ -17,7 +17,7 @@ import torch
 from ipagnn.data import build_test_set
 from ipagnn.evaluation import evaluate
 from ipagnn.languages.arithmetic import ProgramTable
-from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model, load_model
+from ipagnn.models import MODELS, ProgramModel, build_model, load_model
 from ipagnn.models.static import collate_static, run_static
 from ipagnn.ops.pointer.streaming.plan import steps_to_exit
 
@@ -67,7 +67,7 @@ def everything(names: list[str], table: ProgramTable, hidden: int) -> None:
         if name in ("ipa-gnn", "hard-ip-rnn"):
             model = load_model("ipa-gnn-full", name=name)
         else:
-            model = build_model(ModelConfig(name=name, hidden=hidden)).eval()
+            model = build_model(name, hidden=hidden).eval()
         evaluate(model, table.slice(0, 8), device=DEVICE)  # compiles
         for pointer in (False, True):
             torch.cuda.reset_peak_memory_stats()

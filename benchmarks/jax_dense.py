@@ -209,11 +209,11 @@ def check(hidden: int) -> None:
     from torch.nn.functional import cross_entropy
 
     from ipagnn.data.splits import training_sampler
-    from ipagnn.models import ModelConfig, build_model
+    from ipagnn.models import build_model, model_config
     from ipagnn.training.config import TrainConfig
     from ipagnn.training.step import PlainStep
 
-    settings = ModelConfig("ipa-gnn", hidden=hidden, execution="dense")
+    settings = model_config("ipa-gnn", hidden=hidden, execution="dense")
     table = training_sampler("full", 10, 0).table(0, 32)
     whole = build_model(settings, 0).collate(table).steps
     table = table.take([i for i, steps in enumerate(whole.tolist()) if steps <= STEPS])

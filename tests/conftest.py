@@ -23,7 +23,7 @@ from ipagnn.cli.main import main
 from ipagnn.data import build_test_set
 from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler, format_program
 from ipagnn.languages.arithmetic.cfg import steps
-from ipagnn.models import ModelConfig, ProgramModel, build_model, save_model
+from ipagnn.models import ProgramModel, build_model, save_model
 from ipagnn.ops.pointer.cpu import parts as packed_parts
 from ipagnn.ops.pointer.cpu.torch_pass import PackedPass
 
@@ -223,11 +223,13 @@ def served(serve: Callable[..., Served], tmp_path_factory: pytest.TempPathFactor
     names = {"tiny": "ipa-gnn", "tiny-partial": "ipa-gnn", "lines": "line-rnn"}
     for seed, (name, model) in enumerate(names.items()):
         task = "partial" if name == "tiny-partial" else "full"
-        save_model(build_model(ModelConfig(name=model, hidden=16), seed), folder / f"{name}.safetensors", task=task)
+        save_model(build_model(model, hidden=16, seed=seed), folder / f"{name}.safetensors", task=task)
     return serve([folder / f"{name}.safetensors" for name in names])
 
 
 IP_MODELS = ("ipa-gnn", "hard-ip-rnn", "trace-rnn", "line-rnn")
+IP_CASES = [(name, {}) for name in IP_MODELS] + [(name, {"normalise": False}) for name in ("ipa-gnn", "hard-ip-rnn")]
+"""These models with their options."""
 
 Make = Callable[..., ProgramModel]
 
@@ -267,7 +269,7 @@ def make() -> Make:
     """A small model in float64, whose decisions are far from even (fresh ones are all close to one half)."""
 
     def model(name: str, hidden: int = 6, seed: int = 0, **options: Any) -> ProgramModel:
-        made = build_model(ModelConfig(name=name, hidden=hidden, **options), seed).double()
+        made = build_model(name, hidden=hidden, **options, seed=seed).double()
         with torch.no_grad():
             for key, parameter in made.named_parameters():
                 if "branch.weight" in key:
@@ -303,7 +305,7 @@ def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], **tolerance:
 
 @pytest.fixture(scope="session")
 def ipa_gnn() -> ProgramModel:
-    return build_model(ModelConfig(name="ipa-gnn", hidden=8), seed=1).eval()
+    return build_model("ipa-gnn", hidden=8, seed=1).eval()
 
 
 @pytest.fixture(scope="session")

@@ -10,14 +10,14 @@ import pytest
 from ipagnn.data import build_test_set
 from ipagnn.evaluation import evaluate, summarise
 from ipagnn.languages.arithmetic import format_program
-from ipagnn.models import ModelConfig, build_model, load_model, save_model
+from ipagnn.models import build_model, load_model, model_config, save_model
 from ipagnn.training import RunFolder, TrainConfig
 
 Run = Callable[..., Any]
 
 
 def make_run(path: Path, task: Any = "full", name: str = "ipa-gnn", seed: int = 0) -> Path:
-    config = TrainConfig(model=ModelConfig(name=name, hidden=4), task=task, seed=seed)
+    config = TrainConfig(model=model_config(name, hidden=4), task=task, seed=seed)
     path.mkdir()
     folder = RunFolder(path)
     folder.begin(config, {"command": ["ipagnn", "train"], "commit": None, "versions": {}, "hardware": {}}, "stream")
@@ -29,7 +29,7 @@ def make_run(path: Path, task: Any = "full", name: str = "ipa-gnn", seed: int = 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("weights") / "model.safetensors"
-    save_model(build_model(ModelConfig(name="line-rnn", hidden=4)), path, task="full")
+    save_model(build_model("line-rnn", hidden=4), path, task="full")
     return path
 
 
@@ -56,7 +56,7 @@ def test_one_object_for_each_of_several_weights(run: Run, weights: Path, tmp_pat
 
 def test_weights_that_do_not_say_their_task(run: Run, tmp_path: Path, is_sentence: Callable[[str], bool]) -> None:
     path = tmp_path / "line-rnn-partial.safetensors"  # a name says nothing
-    save_model(build_model(ModelConfig(name="line-rnn", hidden=4)), path)
+    save_model(build_model("line-rnn", hidden=4), path)
     done = run("evaluate", path, "--count", 2, "--lengths", "5")
     assert done.code == 2
     assert is_sentence(done.err)

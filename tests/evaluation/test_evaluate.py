@@ -23,7 +23,7 @@ from ipagnn.languages.arithmetic import (
     trace,
     trace_length,
 )
-from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model, load_model
+from ipagnn.models import MODELS, ProgramModel, build_model, load_model
 
 ONE_AT_A_TIME = 1
 
@@ -45,7 +45,7 @@ def by_hand(model: ProgramModel, table: ProgramTable) -> np.ndarray:
 
 def test_all_programs_of_the_test_set_are_there_in_order() -> None:
     table = build_test_set("full")
-    model = build_model(ModelConfig(name="line-rnn", hidden=2))
+    model = build_model("line-rnn", hidden=2)
     done: list[int] = []
     evaluation = evaluate(model, table, progress=done.append)
     assert len(evaluation) == 4500
@@ -58,7 +58,7 @@ def test_all_programs_of_the_test_set_are_there_in_order() -> None:
 def test_depth_of_the_loops_on_the_trace() -> None:
     """Against the text: a line stands in the loops above it that are indented less."""
     table = Sampler("full", Lengths.uniform((10, 20, 40)), seed=5).table(0, 150)
-    evaluation = evaluate(build_model(ModelConfig(name="line-rnn", hidden=2)), table)
+    evaluation = evaluate(build_model("line-rnn", hidden=2), table)
     depths = []
     for program in table:
         around: list[int] = []
@@ -77,14 +77,14 @@ def test_a_loop_that_is_not_reached_does_not_count() -> None:
     skipped = parse("v0 = 9\nif v0 % 10 < 5:\n  v1 = 2\n  while v1 > 0:\n    v1 -= 1\n    v0 += 1\nv0 += 1")
     left_at_once = parse("v0 = 9\nv1 = 0\nwhile v1 > 0:\n  v1 -= 1\n  v0 += 1\nv0 += 1")
     table = ProgramTable.from_programs([skipped, left_at_once], [10, 10])
-    evaluation = evaluate(build_model(ModelConfig(name="line-rnn", hidden=2)), table)
+    evaluation = evaluate(build_model("line-rnn", hidden=2), table)
     assert evaluation.loop_depth.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("name", ["ipa-gnn", "hard-ip-rnn", "line-rnn", "trace-rnn"])
 @pytest.mark.parametrize("batch_bytes", [ONE_AT_A_TIME, 3_000_000, None])
 def test_batches_change_nothing(name: str, batch_bytes: int | None) -> None:
-    model = build_model(ModelConfig(name=name, hidden=6), seed=3)
+    model = build_model(name, hidden=6, seed=3)
     table = Sampler("full", Lengths.uniform((5, 10, 20, 30)), seed=5).table(0, 40)
     evaluation = evaluate(model, table, batch_bytes=batch_bytes)
     assert np.array_equal(evaluation.prediction, by_hand(model, table))
@@ -92,7 +92,7 @@ def test_batches_change_nothing(name: str, batch_bytes: int | None) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - {"ipa-gnn", "hard-ip-rnn", "line-rnn", "trace-rnn"}))
 def test_models_without_rows_are_batched_too(name: str) -> None:
-    model = build_model(ModelConfig(name=name, hidden=4), seed=3)
+    model = build_model(name, hidden=4, seed=3)
     table = Sampler("full", Lengths.uniform((5, 10, 15)), seed=5).table(0, 24)
     assert same_answers(evaluate(model, table, batch_bytes=ONE_AT_A_TIME), evaluate(model, table))
 
@@ -145,7 +145,7 @@ def test_planned_rows_give_the_same_answers(ipa_gnn: ProgramModel, full_programs
 @pytest.mark.parametrize("batch_bytes", [ONE_AT_A_TIME, None])
 def test_static_steps_give_the_same_answers(name: str, batch_bytes: int | None) -> None:
     """The way of a GPU for models that run over all nodes."""
-    model = build_model(ModelConfig(name=name, hidden=4), seed=3).eval()
+    model = build_model(name, hidden=4, seed=3).eval()
     table = Sampler("full", Lengths.uniform((5, 10, 15)), seed=5).table(0, 24)
     runner = _Runner(model, torch.device("cpu"), batch_bytes, pointer=True)
     runner.static, runner.holds = True, "frontier"
@@ -164,7 +164,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CU
 @needs_gpu
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_a_gpu_gives_the_same_answers(name: str) -> None:
-    model = build_model(ModelConfig(name=name, hidden=40), seed=3).eval()
+    model = build_model(name, hidden=40, seed=3).eval()
     table = Sampler("full", Lengths.uniform((5, 10, 20)), seed=5).table(0, 60)
     here, there = evaluate(model, table, pointer=True), evaluate(model, table, pointer=True, device="cuda")
     assert np.array_equal(here.prediction[here.margin > 1e-3], there.prediction[here.margin > 1e-3])
@@ -192,7 +192,7 @@ def test_sizes_and_traces_are_the_programs_own(ipa_gnn: ProgramModel, full_progr
 
 
 def test_rank_confidence_and_margin_by_hand() -> None:
-    model = build_model(ModelConfig(name="line-rnn", hidden=2))
+    model = build_model("line-rnn", hidden=2)
     with torch.no_grad():
         model.output.weight.zero_()
         model.output.bias.zero_()
@@ -215,7 +215,7 @@ def test_tiny_numbers_cost_no_time_and_the_caller_keeps_them(full_programs: Prog
             seen.append(int((tiny * 0.5 == 0).sum()))
             return super().forward(batch, trace=trace)
 
-    model = build_model(ModelConfig(name="line-rnn", hidden=2))
+    model = build_model("line-rnn", hidden=2)
     model.__class__ = Watching
     evaluate(model, full_programs.slice(0, 2))
     assert seen == [100_000]
@@ -242,7 +242,7 @@ def test_bad_sets_are_refused(
     with pytest.raises(ValueError, match="Program 2 is partial; all must be full, as the programs before it are"):
         evaluate(ipa_gnn, iter([full_programs.slice(0, 2), partial_programs.slice(0, 2)]))
     with pytest.raises(ValueError, match="Program 0 is partial; all must be full, which is what trace-rnn reads"):
-        evaluate(build_model(ModelConfig(name="trace-rnn", hidden=2)), partial_programs)
+        evaluate(build_model("trace-rnn", hidden=2), partial_programs)
 
 
 @pytest.mark.slow
@@ -252,11 +252,11 @@ def test_memory_stays_below_two_gigabytes_at_length_100(name: str) -> None:
 import resource, torch
 from ipagnn.data import recipe
 from ipagnn.evaluation import evaluate
-from ipagnn.models import ModelConfig, build_model
+from ipagnn.models import build_model
 from ipagnn.languages.arithmetic import Lengths
 torch.set_num_threads(2)
 table = recipe("test", "full", 12, 1, Lengths.exact(100)).table(0, 12)
-evaluate(build_model(ModelConfig(name={name!r}, hidden=200)), table, pointer=True)
+evaluate(build_model({name!r}, hidden=200), table, pointer=True)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=900)
@@ -265,7 +265,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 @pytest.mark.slow
 def test_fifty_programs_of_each_length_take_less_than_a_minute() -> None:
-    model = build_model(ModelConfig(hidden=32), seed=1)
+    model = build_model("ipa-gnn", hidden=32, seed=1)
     evaluate(model, build_test_set("full", 1), pointer=True)  # compiles
     start = time.perf_counter()
     assert len(evaluate(model, build_test_set("full", 50), pointer=True)) == 450

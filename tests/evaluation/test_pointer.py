@@ -8,7 +8,7 @@ from ipagnn.data import collate
 from ipagnn.evaluation import evaluate
 from ipagnn.evaluation.pointer import measure_pointer
 from ipagnn.languages.arithmetic import PAPER, Lengths, ProgramTable, Sampler, parse, trace_length
-from ipagnn.models import ModelConfig, ProgramModel, build_model
+from ipagnn.models import ProgramModel, build_model
 
 NAN = float("nan")
 BRANCH = "v0 = 1\nif v0 % 10 > 0:\n  v0 += 1"  # nodes 0, 1, 2 and the exit 3; T(x) = 4; true trace 0 1 2
@@ -58,7 +58,7 @@ def test_the_wrong_branch_by_hand() -> None:
 def test_decisions_that_cannot_matter_do_not_count() -> None:
     batch = collate([parse(LOOP)])
     assert batch.steps.tolist() == [8]
-    model = always(build_model(ModelConfig(hidden=2, execution="dense")), true=True)  # never leaves the loop
+    model = always(build_model("ipa-gnn", hidden=2, execution="dense"), true=True)  # never leaves the loop
     told = evaluate(model, table_of(LOOP), pointer=True).pointer
     assert told is not None
     # The head is at steps 2, 4, 6 and then at step 8, when nothing is left: three decisions can still matter.
@@ -69,7 +69,7 @@ def test_decisions_that_cannot_matter_do_not_count() -> None:
 
 @pytest.mark.parametrize("execution", ["dense", "packed"])
 def test_leaving_a_loop_at_once_is_a_short_cut(execution: str) -> None:
-    model = always(build_model(ModelConfig(hidden=2, execution=execution)), true=False)
+    model = always(build_model("ipa-gnn", hidden=2, execution=execution), true=False)
     evaluation = evaluate(model, table_of(LOOP, BRANCH), pointer=True)
     told = evaluation.pointer
     assert told is not None
@@ -80,7 +80,7 @@ def test_leaving_a_loop_at_once_is_a_short_cut(execution: str) -> None:
 
 
 def test_straight_lines_and_true_conditions_are_followed_exactly() -> None:
-    model = always(build_model(ModelConfig(hidden=2)), true=True)
+    model = always(build_model("ipa-gnn", hidden=2), true=True)
     sources = ["v0 = 5", "v0 = 5\nv0 += 1\npass\nv0 *= 2", BRANCH, "v0 = 3\nif v0 % 10 >= 3:\n  v0 -= 1\nelse:\n  pass"]
     evaluation = evaluate(model, table_of(*sources), pointer=True)
     told = evaluation.pointer
@@ -91,7 +91,7 @@ def test_straight_lines_and_true_conditions_are_followed_exactly() -> None:
 
 
 def test_a_hard_pointer_is_discrete_and_reaches_the_exit_by_its_path() -> None:
-    model = build_model(ModelConfig(name="hard-ip-rnn", hidden=6), seed=2)
+    model = build_model("hard-ip-rnn", hidden=6, seed=2)
     table = Sampler("full", Lengths.uniform((10, 20)), seed=1).table(0, 60)
     told = evaluate(model, table, pointer=True).pointer
     assert told is not None
@@ -109,5 +109,5 @@ def test_partial_programs_have_no_trace_to_agree_with(ipa_gnn: ProgramModel, par
 
 
 def test_models_without_a_pointer_have_none_to_measure(full_programs: ProgramTable) -> None:
-    model = build_model(ModelConfig(name="line-rnn", hidden=2))
+    model = build_model("line-rnn", hidden=2)
     assert evaluate(model, full_programs.slice(0, 2), pointer=True).pointer is None

@@ -14,7 +14,7 @@ from ipagnn.evaluation.benchmark import build_test_recipe, describe, evaluate_on
 from ipagnn.evaluation.summary import TOP, calibration, share
 from ipagnn.languages.arithmetic import AUTHORS, Grammar, ProgramTable
 from ipagnn.languages.arithmetic.holes import ceiling
-from ipagnn.models import ModelConfig, ProgramModel, build_model
+from ipagnn.models import ProgramModel, build_model
 
 
 def made_up(prediction: list[int], target: list[int], length: list[int]) -> Evaluation:
@@ -151,7 +151,7 @@ def test_the_test_set_is_named_if_it_is_the_papers() -> None:
 
 
 def test_summaries_are_json_and_tell_the_ceiling_of_partial_programs() -> None:
-    model = build_model(ModelConfig(name="line-rnn", hidden=2))
+    model = build_model("line-rnn", hidden=2)
     summary = evaluate_on_test_set(model, build_test_recipe("partial", (5, 10), 4))
     assert json.loads(json.dumps(summary)) == summary
     assert set(summary["ceiling"]["by_length"]) == {"5", "10"}

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from ipagnn.languages.arithmetic import PAPER, Grammar, format_program, parse, trace, value
-from ipagnn.models import ModelConfig, build_model, save_model
+from ipagnn.models import build_model, save_model
 
 SCRIPTS = Path(__file__).parents[2] / "experiments"
 
@@ -56,7 +56,7 @@ def test_a_language_with_other_numbers_has_its_own_constructs() -> None:
 
 def test_the_table_has_a_row_a_construct_and_a_column_a_model(tmp_path: Path) -> None:
     for seed, name in enumerate(("a", "b")):
-        model = build_model(ModelConfig("line-rnn", hidden=8, grammar=PAPER), seed=seed)
+        model = build_model("line-rnn", hidden=8, grammar=PAPER, seed=seed)
         save_model(model, tmp_path / f"{name}.safetensors")
     rows = constructs.table([str(tmp_path / "a.safetensors"), str(tmp_path / "b.safetensors")], 4).splitlines()
     assert len(rows) == 2 + len(constructs.CONSTRUCTS)

@@ -29,7 +29,7 @@ from safetensors.torch import load_file
 from ipagnn.data import generate, read_shards, recipe
 from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler
 from ipagnn.languages.arithmetic._compiled.hash import program_hashes
-from ipagnn.models import ProgramModel, available_models, build_model, load_model
+from ipagnn.models import ProgramModel, available_models, build_model, load_model, model_config
 from ipagnn.training import Progress, RunFolder, TrainConfig, preset, read_config, read_metrics, train
 from ipagnn.training.sources import make_source, open_data
 
@@ -49,19 +49,19 @@ def settings(config: TrainConfig) -> dict[str, Any]:
     """What a configuration says, under names of this file's own: the one place to adapt when fields are renamed."""
     model, budget = config.model, config.model.budget
     options = {
-        "ipa-gnn": {"normalise": model.normalise},
-        "hard-ip-rnn": {"normalise": model.normalise},
-        "trace-rnn": {"decoder": model.decoder},
-        "line-rnn": {"decoder": model.decoder},
-        "no-control": {"both_ways": model.both_ways, "edge_types": model.edge_types},
-        "no-execute": {"normalise": model.normalise, "absorb": model.absorb},
+        "ipa-gnn": {"normalise": "normalise"},
+        "hard-ip-rnn": {"normalise": "normalise"},
+        "trace-rnn": {"decoder": "decoder"},
+        "line-rnn": {"decoder": "decoder"},
+        "no-control": {"both_ways": "bidirectional", "edge_types": "edge_types"},
+        "no-execute": {"normalise": "normalise", "absorb": "absorbing_exit"},
         "ggnn": {},
-        "r-gat": {"heads": model.heads},
+        "r-gat": {"heads": "heads"},
     }[model.name]
     return {
         "model": model.name,
         "hidden": model.hidden,
-        "options": options | {"indent": model.indent},
+        "options": {key: getattr(model, name) for key, name in options.items()} | {"indent": model.indent},
         "model_budget": [budget.kind, budget.factor, budget.cap],
         "grammar": sha256(json.dumps(model.grammar.to_dict(), sort_keys=True).encode()),
         "task": config.task,
@@ -172,11 +172,11 @@ def programs(task: str) -> dict[str, Any]:
         "bucketed": config.replace(window=4),
         "curriculum": config.replace(curriculum=0.5, examples=64),
         "all": config.replace(window=4, curriculum=0.5, examples=256, seed=3, length=8),
-        "by lines": config.replace(window=4, model=config.model.replace(name="line-rnn")),
+        "by lines": config.replace(window=4, model=model_config("line-rnn", config.model)),
     }
     if task == "full":
         sources["short traces"] = config.replace(budget="trace", budget_cap=20, length=10)
-        sources["by trace"] = config.replace(window=4, model=config.model.replace(name="trace-rnn"))
+        sources["by trace"] = config.replace(window=4, model=model_config("trace-rnn", config.model))
     withheld = Sampler(task, seed=0, withheld=True).table(0, 5)
     return {
         "sampler": integers(Sampler(task, seed=0).table(0, 1000)),

@@ -15,7 +15,7 @@ from ipagnn.cli.explain_text import BLOCKS, print_explanation
 from ipagnn.evaluation.pointer import measure_pointer
 from ipagnn.inference.explain import SHOWN_STEPS, Explanation, explain
 from ipagnn.languages.arithmetic import PAPER, Lengths, Sampler, format_program, trace
-from ipagnn.models import ModelConfig, ProgramModel, build_model, save_model
+from ipagnn.models import ProgramModel, build_model, save_model
 
 Run = Callable[..., Any]
 BRANCHES = "v0 = 7\nif v0 % 10 > 3:\n  v0 += 1\nelse:\n  v0 -= 1\nv0 *= 2\n"
@@ -24,12 +24,12 @@ LOOP = "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2\n"
 
 @pytest.fixture(scope="module")
 def model() -> ProgramModel:
-    return build_model(ModelConfig(hidden=8)).eval()
+    return build_model("ipa-gnn", hidden=8).eval()
 
 
 def decided(true: float) -> ProgramModel:
     """A model that takes the true branch with probability `true`, whatever it sees."""
-    model = build_model(ModelConfig(hidden=8)).eval()
+    model = build_model("ipa-gnn", hidden=8).eval()
     with torch.no_grad():
         branch = model.control.branch  # type: ignore[union-attr]
         for parameter in branch.parameters():
@@ -78,7 +78,7 @@ def test_a_loop_that_is_left_at_once_is_a_shortcut() -> None:
 
 
 def test_a_model_on_the_true_trace_cuts_nothing_short() -> None:
-    told = explain(LOOP, build_model(ModelConfig(name="trace-rnn", hidden=8)).eval())
+    told = explain(LOOP, build_model("trace-rnn", hidden=8).eval())
     assert told.visits is not None
     assert told.executed is not None
     np.testing.assert_allclose(told.visits, told.executed)
@@ -89,7 +89,7 @@ def test_a_model_on_the_true_trace_cuts_nothing_short() -> None:
 
 @pytest.mark.parametrize("name", ["line-rnn", "ggnn", "r-gat", "no-control"])
 def test_models_without_a_pointer_still_predict(name: str) -> None:
-    told = explain(BRANCHES, build_model(ModelConfig(name=name, hidden=8)).eval())
+    told = explain(BRANCHES, build_model(name, hidden=8).eval())
     assert told.pointer is None
     assert told.shortcuts is None
     assert told.prediction.value == 16

@@ -16,7 +16,7 @@ from ipagnn.inference.loaded import EXACT_NODE_STEPS, LoadedModel, load_cached
 from ipagnn.inference.predict import predict
 from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramError, Sampler, execute, format_program, parse
 from ipagnn.languages.arithmetic.holes import hole_distribution
-from ipagnn.models import ModelConfig, ProgramModel, build_model, save_model
+from ipagnn.models import ProgramModel, build_model, save_model
 
 Run = Callable[..., Any]
 LOOP = "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2\n"
@@ -25,7 +25,7 @@ MASKED = "v0 = 3\n[MASK]\nv0 *= 2\n"
 
 @pytest.fixture(scope="module")
 def model() -> ProgramModel:
-    return build_model(ModelConfig(hidden=8)).eval()
+    return build_model("ipa-gnn", hidden=8).eval()
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_program_without_a_value_still_gets_a_prediction(model: ProgramModel) 
 
 
 def test_other_languages() -> None:
-    other = build_model(ModelConfig(hidden=8, grammar=Grammar(modulus=60, condition_modulus=6))).eval()
+    other = build_model("ipa-gnn", hidden=8, grammar=Grammar(modulus=60, condition_modulus=6)).eval()
     told = predict("v0 = 59\nif v0 % 6 > 4:\n  v0 += 9\n", other)
     assert told.probabilities.shape == (60,)
     assert told.value == 8
@@ -97,7 +97,7 @@ def test_long_programs_are_pruned_and_hardly_change(model: ProgramModel) -> None
 
 @pytest.mark.parametrize("name", ["ipa-gnn", "ggnn"])
 def test_a_model_that_reads_no_indentation(name: str) -> None:
-    blind = build_model(ModelConfig(name, hidden=8, indent=False)).eval()
+    blind = build_model(name, hidden=8, indent=False).eval()
     told = predict(LOOP, blind)
     with torch.inference_mode():
         expected = blind(blind.collate([parse(LOOP)])).logits[0].double().softmax(0).numpy()
@@ -105,14 +105,14 @@ def test_a_model_that_reads_no_indentation(name: str) -> None:
 
 
 def test_a_model_that_needs_complete_programs() -> None:
-    trace_rnn = build_model(ModelConfig(name="trace-rnn", hidden=8)).eval()
+    trace_rnn = build_model("trace-rnn", hidden=8).eval()
     assert predict(LOOP, trace_rnn).value == 56
     with pytest.raises(ValueError, match="needs complete programs"):
         predict(MASKED, trace_rnn)
 
 
 def test_damaged_weights_are_told() -> None:
-    broken = build_model(ModelConfig(hidden=8)).eval()
+    broken = build_model("ipa-gnn", hidden=8).eval()
     with torch.no_grad():
         broken.output.bias.fill_(torch.nan)
     with pytest.raises(ValueError, match="damaged"):
@@ -122,9 +122,9 @@ def test_damaged_weights_are_told() -> None:
 def test_models_are_loaded_once_until_their_file_changes(weights: Path, tmp_path: Path) -> None:
     assert load_cached(weights) is load_cached(weights)
     path = tmp_path / "model.safetensors"
-    save_model(build_model(ModelConfig(hidden=4)), path)
+    save_model(build_model("ipa-gnn", hidden=4), path)
     before = load_cached(path)
-    save_model(build_model(ModelConfig(hidden=6)), path)
+    save_model(build_model("ipa-gnn", hidden=6), path)
     after = load_cached(path)
     assert (before.config.hidden, after.config.hidden) == (4, 6)
     assert load_cached(tmp_path).config.hidden == 6  # a folder that holds the file

@@ -26,9 +26,9 @@ def test_missing_keys_keep_the_papers_values() -> None:
 
 
 def test_an_unknown_key_names_the_near_miss() -> None:
-    with pytest.raises(ValueError, match=r"'modulos' is not a field of a grammar. Did you mean 'modulus'\?"):
+    with pytest.raises(ValueError, match=r"'modulos' is not a setting. Did you mean 'modulus'\?"):
         Grammar.from_dict({"modulos": 100})
-    with pytest.raises(ValueError, match=r"'xyzzy' is not a field of a grammar. Its fields are modulus, "):
+    with pytest.raises(ValueError, match=r"'xyzzy' is not a setting. The settings are modulus, "):
         Grammar.from_dict({"xyzzy": 1})
 
 

@@ -29,7 +29,8 @@ def shared(target: ProgramModel, source: ProgramModel) -> ProgramModel:
 
 def test_saturated_ipa_gnn_is_the_hard_ip_rnn(make: Make, mixed: ProgramTable) -> None:
     soft = make("ipa-gnn")
-    hard = soft.with_config(name="hard-ip-rnn")  # the weights load as they are
+    hard = make("hard-ip-rnn")
+    hard.load_state_dict(soft.state_dict(), assign=True)  # the weights load as they are
     batch = soft.collate(mixed)
     assert not torch.allclose(soft(batch).logits, hard(batch).logits), "nothing would be shown"
     with torch.no_grad():
@@ -127,7 +128,7 @@ def torchs_gru(execution: GatedUpdate) -> torch.nn.GRUCell:
 @pytest.mark.parametrize("absorb", [True, False])
 def test_no_execute_one_node_at_a_time(make: Make, short: ProgramTable, absorb: bool, normalise: bool) -> None:
     """NoExecute again, written with loops over nodes and torch's own GRU."""
-    model = make("no-execute", absorb=absorb, normalise=normalise)
+    model = make("no-execute", absorbing_exit=absorb, normalise=normalise)
     execution, hidden = model.execution, model.config.hidden
     gru = torchs_gru(execution)
     batch = model.collate(short.slice(0, 4))

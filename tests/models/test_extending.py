@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ipagnn.languages.arithmetic.program import ProgramTable
-from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model, load_model, save_model
+from ipagnn.models import MODELS, ProgramModel, build_model, load_model, save_model
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -55,7 +55,7 @@ def test_the_ninth_model_is_a_model_like_the_others(ninth: ProgramModel, short: 
     torch.testing.assert_close(one[0], logits[3])
     save_model(ninth, tmp_path / "ninth.safetensors")
     torch.testing.assert_close(load_model(tmp_path / "ninth.safetensors")(batch).logits, logits)
-    assert build_model(ModelConfig("bag-of-lines", hidden=8)).config.hidden == 8
+    assert build_model("bag-of-lines", hidden=8).config.hidden == 8
 
 
 def test_the_page_left_nothing_behind() -> None:

@@ -19,19 +19,20 @@ from ipagnn.models import (
     build_model,
     find_model_file,
     load_model,
+    model_config,
     save_model,
 )
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    save_model(build_model(ModelConfig(hidden=4), seed=5), tmp_path / "model.safetensors")
+    save_model(build_model("ipa-gnn", hidden=4, seed=5), tmp_path / "model.safetensors")
     return tmp_path / "model.safetensors"
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_a_saved_model_comes_back_the_same(tmp_path: Path, short: ProgramTable, name: str) -> None:
-    model = build_model(ModelConfig(name, hidden=4, grammar=Grammar(modulus=100)), seed=5)
+    model = build_model(name, hidden=4, grammar=Grammar(modulus=100), seed=5)
     save_model(model, tmp_path / "model.safetensors")
     assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
     loaded = load_model(tmp_path / "model.safetensors")
@@ -118,7 +119,7 @@ def test_a_failed_save_leaves_the_old_file_alone(saved: Path, monkeypatch: pytes
 
     monkeypatch.setattr("os.fsync", fail)  # after the bytes were written aside
     with pytest.raises(OSError, match="No space"):
-        save_model(build_model(ModelConfig(hidden=4)), saved)
+        save_model(build_model("ipa-gnn", hidden=4), saved)
     assert saved.read_bytes() == before
     assert [file.name for file in saved.parent.iterdir()] == [saved.name]
 
@@ -132,10 +133,10 @@ def test_a_file_has_the_mode_of_other_files(saved: Path) -> None:
 def test_the_same_model_gives_the_same_bytes_in_another_process(saved: Path) -> None:
     again = saved.with_name("again.safetensors")
     code = (
-        "from ipagnn.models import ModelConfig, build_model, save_model\n"
-        f"save_model(build_model(ModelConfig(hidden=4), seed=5), {str(again)!r}, task='full', record='r')"
+        "from ipagnn.models import build_model, save_model\n"
+        f"save_model(build_model('ipa-gnn', hidden=4, seed=5), {str(again)!r}, task='full', record='r')"
     )
-    save_model(build_model(ModelConfig(hidden=4), seed=5), saved, task="full", record="r")
+    save_model(build_model("ipa-gnn", hidden=4, seed=5), saved, task="full", record="r")
     for _ in range(3):  # there are 5,040 orders of the metadata
         subprocess.run([sys.executable, "-c", code], check=True)
         assert again.read_bytes() == saved.read_bytes()
@@ -143,7 +144,7 @@ def test_the_same_model_gives_the_same_bytes_in_another_process(saved: Path) -> 
 
 def test_the_file_names_the_task(saved: Path) -> None:
     assert (load_model(saved).task, find_model_file(saved).task) == (None, None)
-    model = build_model(ModelConfig(hidden=4))
+    model = build_model("ipa-gnn", hidden=4)
     save_model(model, saved, task="partial", record="some-run")
     loaded = load_model(saved)
     assert (loaded.task, loaded.with_config(execution="dense").task) == ("partial", "partial")
@@ -172,12 +173,12 @@ def test_loading_draws_no_weights(tmp_path: Path, name: str, monkeypatch: pytest
     def build(config: ModelConfig) -> ProgramModel:
         generator = torch.Generator().manual_seed(3)
         before = generator.get_state()
-        model = MODELS[name](config, generator)
+        model = MODELS[name](config, generator=generator)
         drawn.append(not torch.equal(generator.get_state(), before))
         return model
 
     drawn: list[bool] = []
-    model = build(ModelConfig(name, hidden=4))
+    model = build(model_config(name, hidden=4))
     save_model(model, tmp_path / "model.safetensors")
     monkeypatch.setattr("ipagnn.models.files.build_model", build)
     loaded = load_model(tmp_path)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ipagnn.languages.arithmetic.text import parse
 from ipagnn.languages.arithmetic.vocabulary import NUMBER
-from ipagnn.models import IPAGNN, ModelConfig, build_model
+from ipagnn.models import IPAGNN, build_model
 from ipagnn.models.message_passing import Edges
 from ipagnn.models.r_gat import RelationalAttention
 from ipagnn.nn.cell import StatementRNN
@@ -28,7 +28,7 @@ class Doubler(StatementRNN):
 
 
 def by_hand(**options: object) -> IPAGNN:
-    model = build_model(ModelConfig(hidden=1, execution="dense", **options)).double()  # type: ignore[arg-type]
+    model = build_model("ipa-gnn", hidden=1, execution="dense", **options).double()
     assert isinstance(model, IPAGNN)
     model.cell = Doubler(1, torch.Generator()).double()
     with torch.no_grad():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ipagnn.languages.arithmetic.sampler import Sampler
-from ipagnn.models import MODELS, ModelConfig, build_model
+from ipagnn.models import MODELS, build_model
 
 # A hard pointer that goes round a loop until the steps are over, with decisions saturated, gets next to no gradient. It
 # stays there on ten of these partial programs (docs/models.md), and on none of the full ones.
@@ -16,7 +16,7 @@ CASES = [(n, t) for n in sorted(MODELS) for t in MODELS[n].tasks if (n, t) != ("
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "task"), CASES)
 def test_memorises_64_programs(name: str, task: str) -> None:
-    model = build_model(ModelConfig(name, hidden=32))
+    model = build_model(name, hidden=32)
     batch = model.collate(Sampler(task=task, seed=1).table(0, 64))  # type: ignore[arg-type]
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     start = time.process_time()

@@ -10,7 +10,6 @@ import torch
 from ipagnn.data.splits import build_validation_set
 from ipagnn.languages.arithmetic import parse, value
 from ipagnn.models import available_models, build_model, find_model_file, load_model, save_model
-from ipagnn.models.base import ModelConfig
 from ipagnn.reporting.paper import POINTER
 
 RECORDS = Path(__file__).parents[2] / "records"
@@ -52,7 +51,7 @@ def test_the_first_program_of_figure_4_is_solved(source: str) -> None:
 
 
 def test_half_precision_files_are_read_as_float32(tmp_path: object) -> None:
-    model = build_model(ModelConfig(hidden=8))
+    model = build_model("ipa-gnn", hidden=8)
     path = f"{tmp_path}/half.safetensors"
     save_model(model, path, half=True)
     read = load_model(path)

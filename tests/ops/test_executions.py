@@ -13,7 +13,7 @@ from ipagnn.languages.arithmetic.sampler import Sampler
 from ipagnn.languages.arithmetic.text import parse
 from ipagnn.models import Output, ProgramModel
 
-from ..conftest import IP_MODELS, Make
+from ..conftest import IP_CASES, IP_MODELS, Make
 
 EXACT = {"rtol": 1e-9, "atol": 1e-12}
 
@@ -27,10 +27,9 @@ def gradients(model: ProgramModel, table: ProgramTable) -> tuple[Output, dict[st
     return output, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("normalise", [True, False])
-@pytest.mark.parametrize("name", IP_MODELS)
-def test_dense_equals_packed(make: Make, mixed: ProgramTable, name: str, normalise: bool) -> None:
-    packed = make(name, normalise=normalise)
+@pytest.mark.parametrize(("name", "options"), IP_CASES)
+def test_dense_equals_packed(make: Make, mixed: ProgramTable, name: str, options: dict) -> None:
+    packed = make(name, **options)
     if name == "trace-rnn":  # dense runs statement by statement: keep to traces of a bearable length
         lengths = [int((packed.collate([p]).rows.program == 0).sum()) for p in mixed]  # type: ignore[union-attr]
         mixed = mixed.take([i for i, n in enumerate(lengths) if n <= 150])

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ipagnn.data.contract import Batch
 from ipagnn.data.splits import training_sampler
-from ipagnn.models import ModelConfig, build_model
+from ipagnn.models import build_model
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.ops.pointer.hopper.source import BACKWARD, FORWARD, THREADS, UNITS, arguments, shared_memory, source
@@ -185,7 +185,7 @@ CASES = [
 def test_the_kernels_compute_what_plain_torch_does(
     built: Any, name: str, hidden: int, programs: int, clusters: int, groups: int, taken: bool
 ) -> None:
-    model = build_model(ModelConfig(name, hidden=hidden), 0)
+    model = build_model(name, hidden=hidden, seed=0)
     batch = model.collate(training_sampler("full", 10, 1).table(0, programs), taken=taken)
     d_final = torch.randn(programs, 4 * hidden, generator=torch.Generator().manual_seed(0))
     wanted, gradients = expected(model, batch, d_final)
@@ -206,7 +206,7 @@ def test_launches_ask_for_the_shared_memory_that_kernels_use(built: Any) -> None
 
 
 def test_results_do_not_depend_on_who_comes_first(built: Any) -> None:
-    model = build_model(ModelConfig("ipa-gnn", hidden=40), 0)
+    model = build_model("ipa-gnn", hidden=40, seed=0)
     batch = model.collate(training_sampler("full", 10, 1).table(0, 4))
     d_final = torch.randn(4, 160, generator=torch.Generator().manual_seed(0))
     results = []

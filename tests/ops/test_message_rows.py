@@ -7,6 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from ipagnn.data.collate import StepBudget
 from ipagnn.languages.arithmetic.program import ProgramTable
+from ipagnn.models import MODELS as ALL
 from ipagnn.models import ProgramModel
 from ipagnn.ops.messages._compiled.rows import EXIT, RECEIVES
 from ipagnn.ops.messages.rows import make_plan, run_rows
@@ -30,10 +31,18 @@ def gradients(model: ProgramModel, logits: Tensor, target: Tensor) -> dict[str, 
     return {"logits": logits.detach(), **{n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}}
 
 
-OPTIONS = [{}, {"normalise": False}, {"heads": 3}, {"both_ways": False}, {"budget": StepBudget(factor=0.4)}]
-CASES = [(name, options) for name in MODELS for options in OPTIONS]
-CASES += [("no-control", {"edge_types": True, **options}) for options in OPTIONS]
-CASES += [("no-execute", {"absorb": True, **options}) for options in OPTIONS]
+OPTIONS = [{}, {"normalise": False}, {"heads": 3}, {"bidirectional": False}, {"budget": StepBudget(factor=0.4)}]
+EXTRA = [
+    *((name, {}) for name in MODELS),
+    ("no-control", {"edge_types": True}),
+    ("no-execute", {"absorbing_exit": True}),
+]
+CASES = [
+    (name, {**extra, **options})
+    for name, extra in EXTRA
+    for options in OPTIONS
+    if all(hasattr(ALL[name].Config, option) for option in options)
+]
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
@@ -49,7 +58,7 @@ def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: s
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("ggnn", {}), ("no-execute", {}), ("no-execute", {"absorb": True}), ("r-gat", {})]
+    ("name", "options"), [("ggnn", {}), ("no-execute", {}), ("no-execute", {"absorbing_exit": True}), ("r-gat", {})]
 )
 def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str, options: dict) -> None:
     model = make(name, **options)

@@ -11,7 +11,7 @@ import torch
 
 from ipagnn.languages.arithmetic.grammar import Lengths
 from ipagnn.languages.arithmetic.sampler import Sampler
-from ipagnn.models import ModelConfig, build_model
+from ipagnn.models import build_model
 from ipagnn.ops.messages.rows import make_plan
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -24,12 +24,12 @@ CASES = [
     ("ggnn", {}),
     ("no-execute", {}),
     ("no-execute", {"normalise": False}),
-    ("no-execute", {"absorb": True}),
-    ("no-execute", {"absorb": True, "normalise": False}),
+    ("no-execute", {"absorbing_exit": True}),
+    ("no-execute", {"absorbing_exit": True, "normalise": False}),
     ("no-control", {}),
-    ("no-control", {"both_ways": False}),
+    ("no-control", {"bidirectional": False}),
     ("no-control", {"edge_types": True}),
-    ("no-control", {"edge_types": True, "both_ways": False, "normalise": False}),
+    ("no-control", {"edge_types": True, "bidirectional": False, "normalise": False}),
     ("r-gat", {}),
     ("r-gat", {"heads": 2}),
 ]
@@ -52,7 +52,7 @@ def test_kernels_compute_the_dense_form(name: str, options: dict, device: torch.
     from ipagnn.ops.pointer.triton.buffers import Weights
     from ipagnn.training.message_step import launcher_of
 
-    model = build_model(ModelConfig(name, hidden=20, **options))
+    model = build_model(name, hidden=20, **options)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for key, parameter in model.named_parameters():

@@ -23,7 +23,7 @@ from ipagnn.ops.pointer.cpu.math import product
 from ipagnn.ops.pointer.cpu.torch_pass import PackedPass
 from ipagnn.ops.pointer.packed import Packed, run_packed
 
-from ..conftest import EXACT, HOWS, IP_MODELS, Make, assert_same
+from ..conftest import EXACT, HOWS, IP_CASES, Make, assert_same
 
 
 def gradients(model: ProgramModel, table: ProgramTable) -> dict[str, Tensor]:
@@ -36,12 +36,11 @@ def gradients(model: ProgramModel, table: ProgramTable) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("how", HOWS, indirect=True)
-@pytest.mark.parametrize("normalise", [True, False])
-@pytest.mark.parametrize("name", IP_MODELS)
+@pytest.mark.parametrize(("name", "options"), IP_CASES)
 def test_gradients_are_those_of_the_dense_form(
-    make: Make, some: ProgramTable, name: str, normalise: bool, how: str
+    make: Make, some: ProgramTable, name: str, options: dict, how: str
 ) -> None:
-    model = make(name, normalise=normalise)
+    model = make(name, **options)
     if name == "trace-rnn":  # dense runs statement by statement: keep to traces of a bearable length
         some = some.take([i for i, program in enumerate(some) if len(model.collate([program]).rows or ()) <= 100])
     ours = gradients(model, some)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from ipagnn.data.splits import training_sampler
-from ipagnn.models import ModelConfig, build_model
+from ipagnn.models import build_model
 from ipagnn.ops.pointer.triton.plan import ROW_CHUNK, Plan
 
 
 def values(programs: int, groups: int) -> tuple[np.ndarray, Plan]:
     """A number for each program that depends on all its rows and edges, computed as a kernel would."""
     table = training_sampler("full", 10, 3).table(0, programs)
-    batch = build_model(ModelConfig("ipa-gnn", hidden=8)).collate(table)
+    batch = build_model("ipa-gnn", hidden=8).collate(table)
     plan = Plan.build(batch, groups=groups)
     offsets, first, codes = plan.offsets.numpy(), plan.arrival_offsets.numpy(), plan.arrivals.numpy()
     tokens, branches = plan.tokens.numpy(), plan.branches.numpy()

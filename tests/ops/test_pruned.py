@@ -7,7 +7,7 @@ from ipagnn.data.collate import StepBudget
 from ipagnn.languages.arithmetic.grammar import Lengths
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.sampler import Sampler
-from ipagnn.models import ModelConfig, build_model
+from ipagnn.models import build_model
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.ops.pointer.streaming.pruned import run_pruned
 
@@ -64,7 +64,7 @@ def test_pruning_is_for_inference(make: Make, short: ProgramTable) -> None:
 def test_twenty_programs_of_length_100_in_twenty_seconds() -> None:
     """In seconds of one core, which a busy machine does not stretch."""
     table = Sampler(lengths=Lengths.exact(100), seed=0).table(0, 20)
-    model = build_model(ModelConfig(hidden=200)).eval()
+    model = build_model("ipa-gnn", hidden=200).eval()
     quick = model.with_config(prune=1e-4)
     quick(quick.collate(table.slice(0, 1)))
     start = time.process_time()

@@ -1,5 +1,6 @@
 """Inference without unrolled rows: its plans by hand and in plain torch, its kernels in Triton's interpreter."""
 
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from ipagnn.models.static_dense import run_all_nodes
 from ipagnn.ops.pointer.equations import branch_decisions, divide
 from ipagnn.ops.pointer.streaming.plan import FAR, PointerPlan, SequencePlan, by_steps, first_programs, steps_to_exit
 
-from ..conftest import IP_MODELS, Make
+from ..conftest import IP_CASES, Make
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 ALL_NODES = sorted(set(MODELS) - {"trace-rnn", "line-rnn"})
@@ -168,12 +169,12 @@ def test_without_a_gpu_models_run_as_they_always_did(make: Make) -> None:
 
 
 KERNELS = """
-import sys, torch
-from ipagnn.models import ModelConfig, build_model
+import json, sys, torch
+from ipagnn.models import build_model
 from ipagnn.models.static import collate_static, run_static
 from ipagnn.languages.arithmetic import Lengths, Sampler
-name, normalise = sys.argv[1], sys.argv[2] == "True"
-model = build_model(ModelConfig(name=name, hidden=8, normalise=normalise), seed=3).eval()
+name, options = sys.argv[1], json.loads(sys.argv[2])
+model = build_model(name, hidden=8, **options, seed=3).eval()
 for key, parameter in model.named_parameters():
     parameter.data *= 4 if "branch.weight" in key else 1
 table = Sampler("full", Lengths.uniform((3, 7)), seed=5).table(0, 3)
@@ -186,7 +187,7 @@ with torch.inference_mode():
         told = ~found.branch.isnan()
         assert not (expected.pointer[:-1][~told & ~expected.branch.isnan()] > 0).any()
         torch.testing.assert_close(found.branch[told], expected.branch[told], rtol=1e-4, atol=1e-6)
-    if model.can_prune and normalise:
+    if model.can_prune and not options:
         pruning = model.with_config(prune=0.3).eval()
         expected, found = pruning(batch), run_static(pruning, batch, precision="fp32")
         assert expected.dropped.max() > 0.3 or model.hard
@@ -197,11 +198,10 @@ with torch.inference_mode():
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 @pytest.mark.slow
-@pytest.mark.parametrize("normalise", [True, False])
-@pytest.mark.parametrize("name", IP_MODELS)
-def test_kernels_agree_with_packed_rows(name: str, normalise: bool) -> None:
+@pytest.mark.parametrize(("name", "options"), IP_CASES)
+def test_kernels_agree_with_packed_rows(name: str, options: dict) -> None:
     """In Triton's interpreter, which needs no GPU; it must be asked for before Triton is imported."""
-    command = [sys.executable, "-c", KERNELS, name, str(normalise)]
+    command = [sys.executable, "-c", KERNELS, name, json.dumps(options)]
     done = subprocess.run(
         command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, timeout=300
     )
@@ -223,12 +223,11 @@ def on_gpu(model: ProgramModel, table: ProgramTable, **options: object) -> tuple
 
 @gpu
 @pytest.mark.parametrize("precision", ["fp32", "tf32x3"])
-@pytest.mark.parametrize("normalise", [True, False])
-@pytest.mark.parametrize("name", IP_MODELS)
+@pytest.mark.parametrize(("name", "options"), IP_CASES)
 def test_captured_steps_agree_with_float64(
-    make: Make, mixed: ProgramTable, name: str, normalise: bool, precision: str
+    make: Make, mixed: ProgramTable, name: str, options: dict, precision: str
 ) -> None:
-    model = make(name, hidden=40, normalise=normalise).eval()
+    model = make(name, hidden=40, **options).eval()
     expected, found = on_gpu(model, mixed, precision=precision)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 

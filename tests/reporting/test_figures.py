@@ -14,12 +14,11 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from ipagnn.languages.arithmetic import Lengths, Sampler, parse, value
-from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model
+from ipagnn.models import MODELS, ProgramModel, build_model
 from ipagnn.reporting import figures, paper
 from ipagnn.reporting.columns import SHADES, Edge, _lanes, graph_edges
 from ipagnn.reporting.figure_accuracy import accuracy_figure, curves
 from ipagnn.reporting.figure_pointer import pointer_figure, trace_pointer
-from ipagnn.reporting.report import VARIANTS
 from ipagnn.reporting.style import FORMATS, LOOKS, figure_bytes, line_looks, save, style
 
 
@@ -100,6 +99,9 @@ def test_training_lengths_are_shaded_where_all_runs_share_them() -> None:
     assert not accuracy_figure(found, [10, 6]).axes[0].patches
 
 
+VARIANTS = ("", "decoder", "edge types", "enough steps", "decoder, enough steps", "edge types, enough steps")
+
+
 def test_labels_of_variants_fit() -> None:
     found = [summary("ipa-gnn", "full", 0.5, (20, 30)) | {"variant": variant} for variant in VARIANTS]
     found += [summary("line-rnn", "partial", 0.4, (20, 30)) | {"variant": variant} for variant in VARIANTS]
@@ -157,7 +159,7 @@ def test_no_two_edges_share_a_lane_beside_the_same_lines(pairs: set[tuple[int, i
 
 
 def test_pointer_rows_are_lines() -> None:
-    model = build_model(ModelConfig(hidden=4)).eval()
+    model = build_model("ipa-gnn", hidden=4).eval()
     program = parse(paper.PATHS)
     (told,) = trace_pointer(model, [program])
     assert told.pointer.shape[1] == len(program) + 1
@@ -169,7 +171,7 @@ def test_pointer_rows_are_lines() -> None:
 
 
 def test_masked_programs_show_the_value_of_the_complete_ones() -> None:
-    model = build_model(ModelConfig(hidden=4)).eval()
+    model = build_model("ipa-gnn", hidden=4).eval()
     complete, masked = (parse(source[0]) for source in (paper.SUPPLEMENT, paper.SUPPLEMENT_MASKED))
     (told,) = trace_pointer(model, [masked], [complete])
     assert told.value == value(complete)
@@ -178,7 +180,7 @@ def test_masked_programs_show_the_value_of_the_complete_ones() -> None:
 
 
 def test_models_without_a_pointer_cannot_be_drawn() -> None:
-    model = build_model(ModelConfig(name="line-rnn", hidden=2))
+    model = build_model("line-rnn", hidden=2)
     with pytest.raises(ValueError, match="line-rnn has no instruction pointer"):
         trace_pointer(model, [parse("v0 = 1")])
     with pytest.raises(ValueError, match="makes no branch decisions"):
@@ -210,5 +212,5 @@ def test_figures_leave_settings_as_they_were() -> None:
     import matplotlib as mpl
 
     before = dict(mpl.rcParams)
-    figure_bytes(pointer_figure([trace_pointer(build_model(ModelConfig(hidden=2)), [parse("v0 = 1")])]))
+    figure_bytes(pointer_figure([trace_pointer(build_model("ipa-gnn", hidden=2), [parse("v0 = 1")])]))
     assert dict(mpl.rcParams) == before

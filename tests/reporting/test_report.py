@@ -12,7 +12,7 @@ import pytest
 
 from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
 from ipagnn.languages.arithmetic import AUTHORS, Grammar
-from ipagnn.models import MODELS, ModelConfig, ProgramModel, build_model
+from ipagnn.models import MODELS, ProgramModel, build_model, model_config
 from ipagnn.reporting.card import model_card
 from ipagnn.reporting.figure_accuracy import curves
 from ipagnn.reporting.formats import FORMATS
@@ -69,18 +69,18 @@ def run(folder: Path, name: str, model: ProgramModel, task: Any, seed: int, **re
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunRecord]:
     folder = tmp_path_factory.mktemp("runs")
     done = {"state": "finished", "examples": 1000, "seconds": 10.0, "accuracy": 0.5}
-    ipa = build_model(ModelConfig(hidden=4))
+    ipa = build_model("ipa-gnn", hidden=4)
     return [
         run(folder, "a", ipa, "full", 0, **done, joules=1234.5),
-        run(folder, "b", build_model(ModelConfig(hidden=4), seed=1), "full", 1, **done),
+        run(folder, "b", build_model("ipa-gnn", hidden=4, seed=1), "full", 1, **done),
         run(folder, "c", ipa, "partial", 0, **done),
-        run(folder, "d", build_model(ModelConfig(name="r-gat", hidden=2)), "full", 0),
+        run(folder, "d", build_model("r-gat", hidden=2), "full", 0),
     ]
 
 
 @pytest.fixture(scope="module")
 def written(runs: list[RunRecord], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path, Path]:
-    model = build_model(ModelConfig(hidden=4)).eval()
+    model = build_model("ipa-gnn", hidden=4).eval()
     return write_report(runs, tmp_path_factory.mktemp("report") / "new" / "report.html", lambda _: model)
 
 
@@ -139,7 +139,7 @@ def test_a_model_that_is_not_the_papers_is_reported_by_its_title(
         title = "Ninth model"
 
     monkeypatch.setitem(MODELS, "ninth", Ninth)
-    config = TrainConfig(model=ModelConfig("ninth", hidden=4))
+    config = TrainConfig(model=model_config("ninth", hidden=4))
     assert runs[0].evaluation is not None
     evaluation, result = runs[0].evaluation | {"model": "ninth"}, runs[0].result | {"step": 10}
     ninth = replace(runs[0], config=config, result=result, evaluation=evaluation)
@@ -213,7 +213,7 @@ def test_runs_trained_with_enough_steps_have_a_row_of_their_own(runs: list[RunRe
 
 
 def test_runs_with_the_releases_decoder_have_a_row_of_their_own(runs: list[RunRecord]) -> None:
-    model = ModelConfig("line-rnn", hidden=8)
+    model = model_config("line-rnn", hidden=8)
     line = changed(runs[0], 0.2, 0.80, model=model)
     decoder = changed(runs[0], 0.3, 0.75, model=model.replace(decoder=True))
     rows = build_document([decoder, line])["rows"]
@@ -224,7 +224,7 @@ def test_runs_with_the_releases_decoder_have_a_row_of_their_own(runs: list[RunRe
 
 
 def test_no_control_with_edge_types_has_a_row_of_its_own(runs: list[RunRecord]) -> None:
-    model = ModelConfig("no-control", hidden=8)
+    model = model_config("no-control", hidden=8)
     plain = changed(runs[0], 0.2, 0.50, model=model)
     typed = changed(runs[0], 0.3, 0.75, model=model.replace(edge_types=True))
     rows = build_document([typed, plain])["rows"]
@@ -263,7 +263,7 @@ def test_authors_labels_are_compared_with_the_paper_but_are_a_group_of_their_own
 
 def test_the_pointer_of_another_language_is_drawn_on_programs_of_that(runs: list[RunRecord], tmp_path: Path) -> None:
     grammar = Grammar(modulus=10, initial_values=(7, 7), operands=(3, 3), loop_counts=(2, 2), condition_operands=(4, 4))
-    model = build_model(ModelConfig(hidden=4, grammar=grammar)).eval()
+    model = build_model("ipa-gnn", hidden=4, grammar=grammar).eval()
     page, *_ = write_report(runs[:1], tmp_path / "report.html", lambda _: model)
     pictures = [base64.b64decode(code).decode() for code in re.findall(r"svg\+xml;base64,([^\"]+)", page.read_text())]
     assert len(pictures) == 2

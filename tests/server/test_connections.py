@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed; the extra `page` brings it")
 
-from ipagnn.models import ModelConfig, build_model, save_model
+from ipagnn.models import build_model, save_model
 from ipagnn.server.logs import FloodFilter
 
 BODY = json.dumps({"source": "v0 = 7\nv1 = 9\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2"}).encode()
@@ -33,7 +33,7 @@ ATTACKERS = 1_100
 def own(serve: Callable[..., Any], tmp_path: Path) -> Any:
     """A server for one test, which may end it."""
     path = tmp_path / "tiny.safetensors"
-    save_model(build_model(ModelConfig(name="ipa-gnn", hidden=4)), path)
+    save_model(build_model("ipa-gnn", hidden=4), path)
     return serve([path])
 
 

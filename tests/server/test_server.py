@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from ipagnn.inference.explain import explain
 from ipagnn.inference.predict import predict
 from ipagnn.languages.arithmetic import Lengths, Sampler, format_program
-from ipagnn.models import ModelConfig, available_models, build_model, save_model
+from ipagnn.models import available_models, build_model, save_model
 from ipagnn.server.app import create_app
 from ipagnn.server.guard import LOCAL, Guard
 from ipagnn.server.limits import BusyError, Lane, Limits, TooLongError
@@ -34,7 +34,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     paths = [folder / "tiny.safetensors", folder / "tiny-partial.safetensors", folder / "lines.safetensors"]
     for seed, (path, name) in enumerate(zip(paths, ("ipa-gnn", "ipa-gnn", "line-rnn"), strict=True)):
         task = "partial" if path.stem == "tiny-partial" else "full"
-        save_model(build_model(ModelConfig(name=name, hidden=8), seed), path, task=task)
+        save_model(build_model(name, hidden=8, seed=seed), path, task=task)
     return paths
 
 
@@ -281,7 +281,7 @@ def test_names_of_models_are_short_and_differ(tmp_path: Path, weights: list[Path
     with pytest.raises(ValueError, match="no model to serve"):
         Offer([])
     trace = tmp_path / "trace.safetensors"
-    save_model(build_model(ModelConfig(name="trace-rnn", hidden=4)), trace)
+    save_model(build_model("trace-rnn", hidden=4), trace)
     with pytest.raises(ValueError, match="masked line"):
         Offer([trace]).choose(None, "partial")
 

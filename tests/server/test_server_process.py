@@ -21,7 +21,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed; the extra `page
 
 from ipagnn.inference.predict import predict
 from ipagnn.languages.arithmetic import Lengths, Sampler, format_program
-from ipagnn.models import ModelConfig, build_model, save_model
+from ipagnn.models import build_model, save_model
 
 Run = Callable[..., Any]
 
@@ -144,7 +144,7 @@ def test_short_questions_do_not_wait_for_long_ones(served: Any) -> None:
 
 def test_what_has_begun_is_finished(serve: Callable[..., Any], tmp_path: Path) -> None:
     path = tmp_path / "slow.safetensors"
-    save_model(build_model(ModelConfig(hidden=64)), path)
+    save_model(build_model("ipa-gnn", hidden=64), path)
     served = serve([path], "--max-seconds", 60)
     (source,) = programs(100, 1, seed=2)
     with connect(served.url) as connection, connect(served.url) as watching:

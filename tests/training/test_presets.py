@@ -5,7 +5,7 @@ import pytest
 
 from ipagnn.cli.demo import LENGTHS
 from ipagnn.languages.arithmetic import execute, steps
-from ipagnn.models import MODELS
+from ipagnn.models import MODELS, model_config
 from ipagnn.training import RunFolder, preset, read_metrics, train
 from ipagnn.training.presets import OPTIONS, QUICK_HIDDEN
 from ipagnn.training.sources import make_source
@@ -22,7 +22,7 @@ def test_quick_differs_between_models_in_size_and_options_alone() -> None:
     for model in MODELS:
         config = preset("quick", model)
         hidden = QUICK_HIDDEN.get(model, base.model.hidden)
-        same = base.model.replace(name=model, hidden=hidden, **OPTIONS.get(model, {}))
+        same = model_config(model, base.model, **{"hidden": hidden, **OPTIONS.get(model, {})})
         assert config == base.replace(model=same)
 
 

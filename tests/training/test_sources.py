@@ -9,7 +9,7 @@ from ipagnn.data import DataSetError, Stream, generate, read_shards
 from ipagnn.data._compiled.collate import build_graphs
 from ipagnn.data.collate import StepBudget
 from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler, format_program
-from ipagnn.models import ModelConfig, build_model
+from ipagnn.models import ModelConfig, build_model, model_config
 from ipagnn.training import TrainConfig, preset
 from ipagnn.training.sources import Epochs, Windows, data_fingerprint, make_source, open_data, steps_of
 
@@ -38,9 +38,9 @@ def test_windows_hold_the_same_programs_by_like_steps() -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        ModelConfig("trace-rnn", hidden=4),
-        ModelConfig("line-rnn", hidden=4),
-        ModelConfig("ipa-gnn", hidden=4, budget=StepBudget("static", cap=60)),
+        model_config("trace-rnn", hidden=4),
+        model_config("line-rnn", hidden=4),
+        model_config("ipa-gnn", hidden=4, budget=StepBudget("static", cap=60)),
     ],
     ids=lambda model: model.name,
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ipagnn.models import ModelFileError, build_model, load_model, save_model
+from ipagnn.models import ModelFileError, build_model, load_model, model_config, save_model
 from ipagnn.training import TrainConfig, train
 from ipagnn.training.step import first_model
 
@@ -53,6 +53,6 @@ def test_weights_of_other_models_are_refused(tiny: TrainConfig, tmp_path: Path) 
     save_model(build_model(tiny.model.replace(hidden=24)), tmp_path / "wide.safetensors")
     with pytest.raises(ModelFileError, match="not those of"):
         train(tiny.replace(start=str(tmp_path / "wide.safetensors")), tmp_path / "b")
-    save_model(build_model(tiny.model.replace(name="ggnn")), tmp_path / "ggnn.safetensors")
+    save_model(build_model(model_config("ggnn", tiny.model)), tmp_path / "ggnn.safetensors")
     with pytest.raises(ModelFileError, match="Unexpected key"):
         train(tiny.replace(start=str(tmp_path / "ggnn.safetensors")), tmp_path / "c")

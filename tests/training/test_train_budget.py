@@ -9,7 +9,7 @@ import pytest
 
 from ipagnn.data import StepBudget
 from ipagnn.languages.arithmetic import trace_length
-from ipagnn.models import build_model, load_model
+from ipagnn.models import build_model, load_model, model_config
 from ipagnn.training import TrainConfig, train
 from ipagnn.training.sources import data_fingerprint, make_source, steps_of
 from ipagnn.training.step import PlainStep
@@ -25,7 +25,7 @@ def test_the_model_keeps_its_own_budget(tiny: TrainConfig, tmp_path: Path, monke
         return batch
 
     monkeypatch.setattr(PlainStep, "prepare", watch)
-    config = tiny.replace(model=tiny.model.replace(name="ipa-gnn"), budget="static", budget_cap=7, length=8)
+    config = tiny.replace(model=model_config("ipa-gnn", tiny.model), budget="static", budget_cap=7, length=8)
     train(config, tmp_path / "r")
     first = make_source(config, None).table(0, 4 * config.batch_size)
     wanted = steps_of(config.model.replace(budget=StepBudget("static", cap=7)), first).tolist()

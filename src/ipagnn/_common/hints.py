@@ -15,7 +15,7 @@ def near_miss(name: str, known: Iterable[str], otherwise: str) -> str:
         otherwise: How the sentence with all names begins, as in "The models are".
     """
     known = list(known)
-    leaves = difflib.get_close_matches(_leaf(name), {_leaf(each) for each in known}, n=3)
+    leaves = difflib.get_close_matches(_leaf(name), {_leaf(each) for each in known}, n=3, cutoff=0.7)
     near = [each for each in known if _leaf(each) in leaves]
     if not near:
         return f"{otherwise} {', '.join(known)}."

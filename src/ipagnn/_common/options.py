@@ -33,6 +33,7 @@ class Option:
         above, below: The same, its ends excluded.
         choices: The accepted values, where the type is no `Literal` that lists them.
         phrase: What a report says where the option differs from its default; `{}` stands for the value.
+        variant: What the title of a row of results says then, if such models have rows of their own.
     """
 
     help: str = ""
@@ -42,6 +43,7 @@ class Option:
     below: float = math.inf
     choices: tuple[Any, ...] = ()
     phrase: str = ""
+    variant: str = ""
 
 
 def option(
@@ -54,9 +56,10 @@ def option(
     below: float = math.inf,
     choices: tuple[Any, ...] = (),
     phrase: str = "",
+    variant: str = "",
 ) -> Any:
     """A field of a dataclass that says what it means. See `Option` for the arguments."""
-    about = Option(help, least, most, above, below, choices, phrase)
+    about = Option(help, least, most, above, below, choices, phrase, variant)
     return field(default=default, metadata={_KEY: about})
 
 
@@ -135,12 +138,12 @@ def describe(cls: type, where: str = "") -> list[Description]:
 
 def phrases(instance: Any) -> list[str]:
     """What is particular about a dataclass of options, in words: a phrase for each option that is not its default."""
-    told = []
-    for each in fields(instance):
-        phrase, value = _about(each).phrase, getattr(instance, each.name)
-        if phrase and value != each.default:
-            told.append(phrase.format(value))
-    return told
+    return [about.phrase.format(value) for about, value in _changed(instance) if about.phrase]
+
+
+def variants(instance: Any) -> list[str]:
+    """What the title of a row of results says of a dataclass of options, for those options that have rows."""
+    return [about.variant.format(value) for about, value in _changed(instance) if about.variant]
 
 
 def flatten(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
@@ -164,6 +167,12 @@ def _about(each: Field[Any]) -> Option:
     return found
 
 
+def _changed(instance: Any) -> list[tuple[Option, Any]]:
+    """Options that are not their defaults, with their values."""
+    values = [(each, getattr(instance, each.name)) for each in fields(instance)]
+    return [(_about(each), value) for each, value in values if value != each.default]
+
+
 def _paths(cls: type, where: str) -> list[str]:
     return [each.name for each in describe(cls, where)]
 
@@ -175,8 +184,7 @@ def _read(path: str, value: Any, hint: Any) -> Any:
             return value
         if not isinstance(value, Mapping):
             raise ValueError(f"{path} is {value!r}; it must be a table of settings.")
-        reader = getattr(hint, "from_dict", None)
-        return options_from_dict(hint, value, path) if reader is None else reader(value)
+        return options_from_dict(hint, value, path)
     if isinstance(value, list):
         value = tuple(value)
     _check_type(path, value, hint)

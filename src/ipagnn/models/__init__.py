@@ -1,6 +1,7 @@
 """The paper's models: `build_model` makes one, `load_model` reads one, and `model(batch)` runs it."""
 
-from ipagnn.models.base import MODELS, ModelConfig, Output, ProgramModel, build_model, model_title, register
+from ipagnn.models.base import Output, ProgramModel
+from ipagnn.models.config import ModelConfig
 from ipagnn.models.files import ModelFile, ModelFileError, available_models, find_model_file, load_model, save_model
 from ipagnn.models.ggnn import GGNN
 from ipagnn.models.hard_ip_rnn import HardIPRNN
@@ -9,6 +10,7 @@ from ipagnn.models.line_rnn import LineRNN
 from ipagnn.models.no_control import NoControl
 from ipagnn.models.no_execute import NoExecute
 from ipagnn.models.r_gat import RGAT
+from ipagnn.models.registry import MODELS, build_model, config_from_dict, model_config, model_title, register
 from ipagnn.models.trace_rnn import TraceRNN
 
 __all__ = [
@@ -28,8 +30,10 @@ __all__ = [
     "TraceRNN",
     "available_models",
     "build_model",
+    "config_from_dict",
     "find_model_file",
     "load_model",
+    "model_config",
     "model_title",
     "register",
     "save_model",

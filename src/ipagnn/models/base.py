@@ -1,111 +1,22 @@
-"""What all models have in common: configuration, output, collation, and the registry of names."""
+"""What all models have in common: construction, output and collation."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from ipagnn._common.hints import near_miss
-from ipagnn.data.collate import StepBudget, collate
+from ipagnn._common.options import options_from_dict
+from ipagnn.data.collate import collate
 from ipagnn.data.contract import Batch, RowKind, Rows
-from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
+from ipagnn.models.config import ModelConfig
 from ipagnn.nn.cell import STATE_PARTS, Decoder, Dense, StatementRNN
 
 Trace = bool | Literal["states"]
 """What an output tells beside logits: nothing, the pointer and the branch decisions, or these and all states."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelConfig:
-    """Everything that defines a model but its weights.
-
-    Attributes:
-        name: A name of the registry, such as `ipa-gnn`.
-        hidden: H, the width of embeddings and of each LSTM layer.
-        classes: Values told apart; the grammar's modulus, which it is taken from when None is given.
-        normalise: Divide arriving states by the mass that arrived, as the release does; False is the literal sum of
-            equation 5. Only models with an instruction pointer look at it.
-        execution: `packed` computes the node-steps that can matter, `dense` spells the paper. Same results.
-        budget: How many steps a program gets.
-        prune: At inference, pointer mass below this that arrives at a node is dropped; 0 keeps all.
-        heads: Attention heads; only `r-gat` looks at it.
-        indent: Read how far statements are indented, as the paper's models do. The graph tells as much, and programs
-            longer than those of training are indented further than a model has seen.
-        both_ways: Send messages against the edges as well, as the paper's table has it; only `no-control` looks at it.
-        edge_types: Send messages through a Dense per edge type, as the GGNN does, so that the arms of an `if` and
-            `else` can be told apart; only `no-control` looks at it.
-        absorb: Let the exit add up what arrives, as the IPA-GNN's does, instead of updating it with every step as any
-            other node; only `no-execute` looks at it.
-        decoder: Read the final state as the release's recurrent models do, through two more LSTM layers; only
-            `line-rnn` and `trace-rnn` look at it.
-        grammar: The language the model is for: number of classes, and what conditions look at.
-    """
-
-    name: str = "ipa-gnn"
-    hidden: int = 200
-    classes: int | None = None
-    normalise: bool = True
-    execution: Literal["packed", "dense"] = "packed"
-    budget: StepBudget = field(default_factory=StepBudget)
-    prune: float = 0.0
-    heads: int = 1
-    indent: bool = True
-    both_ways: bool = True
-    edge_types: bool = False
-    absorb: bool = False
-    decoder: bool = False
-    grammar: Grammar = field(default_factory=Grammar)
-
-    def __post_init__(self) -> None:
-        if self.classes is None:
-            object.__setattr__(self, "classes", self.grammar.modulus)
-        if self.classes != self.grammar.modulus:
-            raise ValueError(
-                f"classes is {self.classes} but the grammar's modulus is {self.grammar.modulus}; they must be equal. "
-                "Leave classes out, or give a grammar with that modulus."
-            )
-        if self.hidden < 1:
-            raise ValueError(f"hidden is {self.hidden}; it must be 1 or more.")
-        if self.execution not in ("packed", "dense"):
-            raise ValueError(f"The execution {self.execution!r} is unknown; choose 'packed' or 'dense'.")
-        if not 0 <= self.prune < 1:
-            raise ValueError(f"prune is {self.prune}; it is a probability mass of 0 or more and below 1.")
-        if self.heads < 1 or self.hidden % self.heads:
-            raise ValueError(f"heads is {self.heads}; it must be 1 or more and divide hidden, {self.hidden}.")
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON knows them; `from_dict` reads it back."""
-        shallow = {f.name: getattr(self, f.name) for f in fields(self)}
-        return shallow | {"budget": asdict(self.budget), "grammar": self.grammar.to_dict()}
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> "ModelConfig":
-        """A configuration from some or all of its fields by name; the others keep their defaults."""
-        _check_keys(values, ModelConfig, "a model configuration")
-        given = dict(values)
-        if isinstance(given.get("budget"), Mapping):
-            _check_keys(given["budget"], StepBudget, "a step budget")
-            given["budget"] = StepBudget(**given["budget"])
-        if isinstance(given.get("grammar"), Mapping):
-            given["grammar"] = Grammar.from_dict(given["grammar"])
-        return ModelConfig(**given)
-
-    def replace(self, **changes: Any) -> "ModelConfig":
-        """The same with some fields changed; a new grammar brings its number of classes."""
-        if "grammar" in changes:
-            changes.setdefault("classes", None)
-        return replace(self, **changes)
-
-
-def _check_keys(values: Mapping[str, Any], holder: type, what: str) -> None:
-    known = [f.name for f in fields(holder)]
-    for key in values:
-        if key not in known:
-            raise ValueError(f"{key!r} is not a field of {what}. {near_miss(key, known, 'Its fields are')}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +47,14 @@ class Output:
 class ProgramModel(nn.Module, ABC):
     """A model that reads a batch of programs and predicts the final value of each.
 
+    Args:
+        config: Its configuration, an instance of `Config`; all defaults if None.
+        seed: Weights are drawn from this seed, the same on every machine.
+        generator: Weights are drawn from this generator instead.
+        options: Options of its `Config` by name, in place of those of `config`: `IPAGNN(hidden=64)`.
+
     Attributes:
+        Config: Its options: those of all models, and its own.
         name: Its name in the registry.
         title: Its name in tables, figures and model cards; empty for the one in the registry.
         rows: The rows its packed execution reads; None if it reads none.
@@ -149,7 +67,8 @@ class ProgramModel(nn.Module, ABC):
         output: From the final state to logits: s = Softmax(Dense(h_final)) without the softmax, or a decoder.
     """
 
-    name: ClassVar[str]
+    Config: ClassVar[type[ModelConfig]] = ModelConfig
+    name: ClassVar[str] = ""
     title: ClassVar[str] = ""
     rows: ClassVar[RowKind | None] = None
     tasks: ClassVar[tuple[Task, ...]] = ("full", "partial")
@@ -157,14 +76,56 @@ class ProgramModel(nn.Module, ABC):
     state_parts: ClassVar[int] = STATE_PARTS
     task: str | None = None
 
-    def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        config: ModelConfig | None = None,
+        *,
+        seed: int = 0,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__()
-        if config.prune and not self.can_prune:
-            able = ", ".join(name for name, model in MODELS.items() if model.can_prune)
-            raise ValueError(f"The model {self.name!r} cannot prune; set prune=0, or choose one of {able}.")
-        self.config = config
-        self.cell = StatementRNN(config.hidden, generator)
-        self.output: Dense | Decoder = Dense(self.state_parts * config.hidden, config.grammar.modulus, generator)
+        self.config = self._configure(config, options)
+        if self.config.prune and not self.can_prune:
+            raise ValueError(f"The model {self.name!r} cannot prune; set prune=0.")
+        self.build(torch.Generator().manual_seed(seed) if generator is None else generator)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give a model with a name of its own a configuration of its own."""
+        super().__init_subclass__(**kwargs)
+        if "name" not in vars(cls):
+            return
+        if "Config" not in vars(cls):  # the options of the model that it derives from
+            place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.Config"}
+            cls.Config = type("Config", (cls.Config,), place)
+        elif "__dataclass_fields__" not in vars(cls.Config):
+            raise TypeError(
+                f"{cls.__qualname__}.Config is no dataclass, so its options would not be seen; write "
+                "@dataclass(frozen=True, kw_only=True) above it."
+            )
+        cls.Config.name = cls.name
+
+    @classmethod
+    def _configure(cls, config: ModelConfig | None, options: Mapping[str, Any]) -> ModelConfig:
+        """The configuration from what the constructor was given."""
+        if config is None:
+            return options_from_dict(cls.Config, options)
+        if not isinstance(config, cls.Config):
+            raise TypeError(
+                f"The configuration is one of {config.name or type(config).__qualname__!r}, not of {cls.name!r}; "
+                f"make it with {cls.__name__}.Config, or give options by name, as in {cls.__name__}(hidden=64)."
+            )
+        return config.replace(**options) if options else config
+
+    def build(self, generator: torch.Generator) -> None:
+        """Make the layers, in an order that is what a seed means. Models with more layers extend it.
+
+        Args:
+            generator: Weights are drawn from it.
+        """
+        hidden = self.config.hidden
+        self.cell = StatementRNN(hidden, generator)
+        self.output: Dense | Decoder = Dense(self.state_parts * hidden, self.config.grammar.modulus, generator)
 
     @abstractmethod
     def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
@@ -191,9 +152,9 @@ class ProgramModel(nn.Module, ABC):
             taken=taken,
         )
 
-    def with_config(self, **changes: Any) -> "ProgramModel":
+    def with_config(self, **changes: Any) -> Self:
         """A model over the same weights, with options changed that those do not depend on, such as `execution`."""
-        twin = build_model(self.config.replace(**changes))
+        twin = type(self)(self.config.replace(**changes))
         twin.load_state_dict(self.state_dict(), assign=True)
         twin.task = self.task
         return twin.train(self.training)
@@ -207,30 +168,3 @@ def rows_of(batch: Batch, kind: RowKind) -> Rows:
             f"The batch brings {found}; this model needs rows of kind {kind!r}. Build it with model.collate(programs)."
         )
     return batch.rows
-
-
-MODELS: dict[str, type[ProgramModel]] = {}
-"""Every model by name."""
-
-
-_Model = TypeVar("_Model", bound=type[ProgramModel])
-
-
-def register(model: _Model) -> _Model:
-    """Make a model class known by its `name`."""
-    if MODELS.get(model.name, model).__qualname__ != model.__qualname__:
-        raise ValueError(f"The name {model.name!r} is taken by {MODELS[model.name].__name__}; choose another.")
-    MODELS[model.name] = model
-    return model
-
-
-def model_title(name: str) -> str:
-    """The name of a model in tables, figures and model cards; its name in the registry if it has no other."""
-    return (name in MODELS and MODELS[name].title) or name
-
-
-def build_model(config: ModelConfig, seed: int = 0) -> ProgramModel:
-    """A new model with weights drawn from `seed`, the same on every machine."""
-    if config.name not in MODELS:
-        raise ValueError(f"There is no model {config.name!r}. {near_miss(config.name, MODELS, 'Choose one of')}")
-    return MODELS[config.name](config, torch.Generator().manual_seed(seed))

@@ -17,7 +17,10 @@ from torch.overrides import TorchFunctionMode
 
 from ipagnn._common.files import write_whole
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE, VOCABULARY_VERSION
-from ipagnn.models.base import ModelConfig, ProgramModel, build_model
+from ipagnn.models.base import ProgramModel
+from ipagnn.models.config import ModelConfig
+from ipagnn.models.legacy import upgrade_model
+from ipagnn.models.registry import build_model, config_from_dict, model_config
 
 FORMAT: Final = "ipagnn model"
 FORMAT_VERSION: Final = 1
@@ -152,7 +155,7 @@ def load_model(path_or_name: str | os.PathLike[str], **options: Any) -> ProgramM
 
     Args:
         path_or_name: A file, a run folder, or the name of a model that comes with the package (`available_models`).
-        options: Fields of `ModelConfig` to change, such as `prune=1e-4`, or `name="hard-ip-rnn"` to run the weights of
+        options: Options of the model to change, such as `prune=1e-4`, or `name="hard-ip-rnn"` to run the weights of
             an IPA-GNN with hard decisions.
 
     Raises:
@@ -161,7 +164,8 @@ def load_model(path_or_name: str | os.PathLike[str], **options: Any) -> ProgramM
     """
     path = model_path(path_or_name)
     metadata, tensors = _read(path, tensors=True)
-    config = _read_config(path, metadata).replace(**options)
+    config = _read_config(path, metadata)
+    config = model_config(options.pop("name", config.name), config, **options)
     try:
         _check_size(config, tensors)
         with _NoInitialisation():
@@ -218,7 +222,7 @@ def _whole(tensor: Tensor) -> Tensor:
 
 def _read_config(path: Path, metadata: dict[str, str]) -> ModelConfig:
     try:
-        return ModelConfig.from_dict(json.loads(metadata["config"]))
+        return config_from_dict(upgrade_model(json.loads(metadata["config"])))
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"The configuration in {path} cannot be read: {error}") from error
 

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import torch
 
-from ipagnn.models.base import ModelConfig, register
 from ipagnn.models.message_passing import EDGE_TYPES, MessagePassing
+from ipagnn.models.registry import register
 from ipagnn.nn.control import Neighbours
 from ipagnn.nn.execution import GatedUpdate
 
@@ -25,7 +25,8 @@ class GGNN(MessagePassing):
     name: ClassVar[str] = "ggnn"
     title: ClassVar[str] = "GGNN"
 
-    def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
-        super().__init__(config, generator)
+    def build(self, generator: torch.Generator) -> None:
+        """See `ProgramModel.build`."""
+        super().build(generator)
         self.control = Neighbours("root")
-        self.execution = GatedUpdate(config.hidden, EDGE_TYPES, generator)
+        self.execution = GatedUpdate(self.config.hidden, EDGE_TYPES, generator)

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from ipagnn.models.base import register
 from ipagnn.models.ipa_gnn import IPAGNN
+from ipagnn.models.registry import register
 
 
 @register

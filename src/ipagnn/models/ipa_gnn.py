@@ -1,12 +1,16 @@
 """The Instruction Pointer Attention Graph Neural Network."""
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
+from ipagnn._common.options import option
 from ipagnn.data.contract import Batch, RowKind
-from ipagnn.models.base import ModelConfig, Output, Trace, register, rows_of
+from ipagnn.models.base import Output, Trace, rows_of
+from ipagnn.models.config import ModelConfig
 from ipagnn.models.message_passing import MessagePassing
+from ipagnn.models.registry import register
 from ipagnn.nn.control import InstructionPointer
 from ipagnn.nn.execution import RunStatement
 from ipagnn.ops.pointer.packed import run_packed
@@ -31,16 +35,30 @@ class IPAGNN(MessagePassing):
         batch -> logits [program, class]
     """
 
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ModelConfig):
+        """Its options."""
+
+        normalise: bool = option(
+            True,
+            "Divide arriving states by the mass that arrived, as the release does; False is the literal sum of "
+            "equation 5.",
+            phrase="sums not divided",
+        )
+
     name: ClassVar[str] = "ipa-gnn"
     title: ClassVar[str] = "IPA-GNN"
     rows: ClassVar[RowKind | None] = "graph"
     has_pointer: ClassVar[bool] = True
     can_prune: ClassVar[bool] = True
     hard: ClassVar[bool] = False
+    config: Config
     control: InstructionPointer
 
-    def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
-        super().__init__(config, generator)
+    def build(self, generator: torch.Generator) -> None:
+        """See `ProgramModel.build`."""
+        super().build(generator)
+        config = self.config
         self.control = InstructionPointer(
             config.hidden, generator, hard=self.hard, normalise=config.normalise, exit_keeps=True
         )

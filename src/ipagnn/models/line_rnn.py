@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from ipagnn.data.contract import Batch, RowKind
-from ipagnn.models.base import register
+from ipagnn.models.registry import register
 from ipagnn.models.sequence import SequenceModel
 
 

@@ -1,13 +1,17 @@
 """The relational graph attention network."""
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from ipagnn._common.options import option
 from ipagnn.data.contract import Batch
-from ipagnn.models.base import ModelConfig, Output, ProgramModel, Trace, register
+from ipagnn.models.base import Output, ProgramModel, Trace
+from ipagnn.models.config import ModelConfig
 from ipagnn.models.message_passing import EDGE_TYPES, Edges
+from ipagnn.models.registry import register
 from ipagnn.nn.cell import xavier_uniform
 
 LEAK = 0.2
@@ -68,13 +72,27 @@ class RGAT(ProgramModel):
         batch -> logits [program, class]
     """
 
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ModelConfig):
+        """Its options."""
+
+        heads: int = option(1, "Number of attention heads; it divides `hidden`.", least=1, phrase="{} attention heads")
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            if self.hidden % self.heads:
+                raise ValueError(f"heads is {self.heads}; it must divide hidden, {self.hidden}.")
+
     name: ClassVar[str] = "r-gat"
     title: ClassVar[str] = "R-GAT"
     state_parts: ClassVar[int] = 1
 
-    def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
-        super().__init__(config, generator)
-        self.attention = RelationalAttention(config.hidden, config.heads, EDGE_TYPES, generator)
+    config: Config
+
+    def build(self, generator: torch.Generator) -> None:
+        """See `ProgramModel.build`."""
+        super().build(generator)
+        self.attention = RelationalAttention(self.config.hidden, self.config.heads, EDGE_TYPES, generator)
 
     def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
         """See `ProgramModel.forward`."""

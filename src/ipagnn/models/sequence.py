@@ -1,12 +1,15 @@
 """The recurrent models that read one sequence of statements per program, without deciding anything."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ipagnn._common.options import option
 from ipagnn.data.contract import Batch
-from ipagnn.models.base import ModelConfig, Output, ProgramModel, Trace, rows_of
+from ipagnn.models.base import Output, ProgramModel, Trace, rows_of
+from ipagnn.models.config import ModelConfig
 from ipagnn.nn.cell import Decoder
 from ipagnn.ops.pointer.packed import run_packed
 from ipagnn.ops.pointer.unpack import unpack
@@ -18,10 +21,24 @@ class SequenceModel(ProgramModel):
     All mass is always in one place, so arriving states are copied, never divided.
     """
 
-    def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
-        super().__init__(config, generator)
-        if config.decoder:
-            self.output = Decoder(config.hidden, config.grammar.modulus, generator)
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ModelConfig):
+        """Its options."""
+
+        decoder: bool = option(
+            False,
+            "Read the final state as the release's recurrent models do, through two more LSTM layers.",
+            phrase="the release's decoder",
+            variant="decoder",
+        )
+
+    config: Config
+
+    def build(self, generator: torch.Generator) -> None:
+        """See `ProgramModel.build`."""
+        super().build(generator)
+        if self.config.decoder:
+            self.output = Decoder(self.config.hidden, self.config.grammar.modulus, generator)
 
     @abstractmethod
     def sequences(self, batch: Batch) -> list[Tensor]:

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from ipagnn.data.contract import Batch, RowKind
 from ipagnn.languages.arithmetic.program import Task
-from ipagnn.models.base import register, rows_of
+from ipagnn.models.base import rows_of
+from ipagnn.models.registry import register
 from ipagnn.models.sequence import SequenceModel
 
 

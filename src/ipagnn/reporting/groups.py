@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ipagnn._common.options import flatten
+from ipagnn._common.options import flatten, phrases
 from ipagnn.evaluation.benchmark import D_TEST, on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER
 from ipagnn.reporting import paper
@@ -36,16 +36,7 @@ def describe_settings(config: TrainConfig) -> str:
         words.append(f"even lengths for {config.curriculum:.0%}")
     if config.loops:
         words.append(f"more loops (weight {config.loops})")
-    if not config.model.indent:
-        words.append("no indentation read")
-    if not config.model.both_ways:
-        words.append("messages along edges only")
-    if config.model.edge_types:
-        words.append("a Dense per edge type")
-    if config.model.absorb:
-        words.append("the exit absorbs")
-    if config.model.decoder:
-        words.append("the release's decoder")
+    words += phrases(config.model)
     if config.budget != "model":
         counted = "by loop counts" if config.budget == "static" else "by traces"
         words.append(f"trained with enough steps ({counted}, at most {config.budget_cap})")
@@ -57,8 +48,6 @@ def describe_settings(config: TrainConfig) -> str:
         words.append(config.precision)
     if config.model.budget != default.model.budget:
         words.append(f"budget {config.model.budget.kind} × {config.model.budget.factor:g}")
-    if not config.model.normalise:
-        words.append("sums not divided")
     if config.data != STREAM:
         words.append("fixed data set")
     if config.length != default.length:

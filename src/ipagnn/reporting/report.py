@@ -3,13 +3,13 @@
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
 from typing import Final
 
 from matplotlib.figure import Figure
 
 from ipagnn import __version__
+from ipagnn._common.options import variants
 from ipagnn.evaluation.benchmark import on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER, Task
 from ipagnn.models import ProgramModel, model_title
@@ -24,11 +24,9 @@ from ipagnn.reporting.style import figure_bytes
 from ipagnn.training.runs.files import write_whole
 
 TASKS: Final[tuple[Task, ...]] = ("full", "partial")
-_DECODER, _TYPES, _STEPS, _TRACES = "decoder", "edge types", "enough steps", "taught by traces"
-_ALONE: Final = ("", _DECODER, _TYPES, _STEPS, f"{_DECODER}, {_STEPS}", f"{_TYPES}, {_STEPS}")
-VARIANTS: Final = (*_ALONE, _TRACES, f"{_STEPS}, {_TRACES}")
-"""What has rows of its own: another output layer, other messages, training with enough steps, which validation cannot
-judge, and with traces, which tell more than final values do."""
+_STEPS, _TRACES = "enough steps", "taught by traces"
+"""What has rows of its own beside `variants` of models: training with enough steps, which validation cannot judge, and
+with traces, which tell more than final values do."""
 
 
 def build_document(runs: Sequence[RunRecord]) -> Document:
@@ -62,8 +60,7 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         "lengths": sorted({int(length) for run in described for length in run["evaluation"]["by_length"]}),
         "rows": [
             _row(*kind, groups)
-            for kind in product(order, VARIANTS)
-            if any((group["model"], group["variant"]) == kind for group in groups)
+            for kind in sorted({(group["model"], group["variant"]) for group in groups}, key=_place(order))
         ],
         "groups": groups,
         "runs": described,
@@ -72,10 +69,16 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
 
 
 def _variant(run: RunRecord) -> str:
-    """Which of `VARIANTS` a run is."""
-    words = {_DECODER: run.model.decoder, _TYPES: run.model.edge_types, _STEPS: run.config.budget != "model"}
-    words[_TRACES] = run.config.trace_loss > 0
-    return ", ".join(word for word, holds in words.items() if holds)
+    """What tells the rows of a model apart."""
+    words = variants(run.model)
+    words += [_STEPS] if run.config.budget != "model" else []
+    words += [_TRACES] if run.config.trace_loss > 0 else []
+    return ", ".join(words)
+
+
+def _place(order: Sequence[str]) -> Callable[[tuple[str, str]], tuple[int, int, bool, str]]:
+    """What rows are sorted by: models in their order, few words first, and words of the training last."""
+    return lambda kind: (order.index(kind[0]), len(kind[1].split(", ")) if kind[1] else 0, _STEPS in kind[1], kind[1])
 
 
 def _merit(group: Document) -> tuple[bool, bool, float]:

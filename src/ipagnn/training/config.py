@@ -11,7 +11,8 @@ from ipagnn.data.collate import STEP_LIMIT, StepBudget
 from ipagnn.data.splits import TRAINING_LENGTH, VALIDATION_COUNT
 from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, MAX_WEIGHT, MIN_LENGTH
 from ipagnn.languages.arithmetic.program import Task
-from ipagnn.models import MODELS, ModelConfig
+from ipagnn.models import IPAGNN, MODELS, ModelConfig, config_from_dict
+from ipagnn.models.legacy import upgrade_model
 
 Optimizer = Literal["adam", "sgd", "muon"]
 ScheduleName = Literal["constant", "linear", "cosine"]
@@ -74,7 +75,7 @@ class TrainConfig:
         norm_limit: Norms above this count as exploded.
     """
 
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: ModelConfig = field(default_factory=IPAGNN.Config)
     task: Task = "full"
     length: int = TRAINING_LENGTH
     start: str = ""
@@ -146,11 +147,7 @@ class TrainConfig:
             raise ValueError("precision is tf32, which only NVIDIA GPUs have; choose fp32 or bf16, or another device.")
         if self.model.prune:
             raise ValueError(f"model.prune is {self.model.prune:g}; pruning is for inference only, so train with 0.")
-        model = MODELS.get(self.model.name)
-        if model is None:
-            raise ValueError(
-                f"There is no model {self.model.name!r}. {near_miss(self.model.name, list(MODELS), 'The models are')}"
-            )
+        model = MODELS[self.model.name]
         if self.trace_loss and (model.rows != "graph" or self.model.execution != "packed"):
             able = ", ".join(name for name, known in MODELS.items() if known.rows == "graph")
             raise ValueError(
@@ -188,17 +185,16 @@ class TrainConfig:
         Raises:
             ValueError: A key is unknown (the sentence names the near miss), or a value is not what its field holds.
         """
-        known = dict.fromkeys(flatten(TrainConfig().to_dict()))
-        for key in flatten(values):
-            if key not in known:
-                raise ValueError(f"{key!r} is not a setting. {near_miss(key, list(known), 'The settings are')}")
         hints = get_type_hints(TrainConfig)
         given: dict[str, Any] = {}
         for key, value in values.items():
             if key == "model":
                 if not isinstance(value, Mapping):
                     raise ValueError(f"model is {value!r}; it must be a table of settings, such as model.name.")
-                given[key] = ModelConfig.from_dict(_typed_model(value))
+                given[key] = config_from_dict(upgrade_model(value), "model")
+            elif key not in hints:
+                known = flatten(TrainConfig().to_dict())
+                raise ValueError(f"{key!r} is not a setting. {near_miss(key, known, 'The settings are')}")
             else:
                 given[key] = _typed(key, value, hints[key])
         return TrainConfig(**given)
@@ -237,14 +233,12 @@ FREE: Final = frozenset({"device", "threads", "workers", "checkpoint_every", "ch
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested tables with those of `changes` laid over them; a new grammar brings its number of classes."""
+    """Nested tables with those of `changes` laid over them."""
     merged = dict(base)
     for key, value in changes.items():
         here = merged.get(key)
         both = isinstance(value, Mapping) and isinstance(here, Mapping)
         merged[key] = merge(here, value) if both else value  # type: ignore[arg-type]
-        if key == "grammar":
-            merged.pop("classes", None)
     return merged
 
 
@@ -263,34 +257,3 @@ def _typed(key: str, value: Any, hint: Any) -> Any:
         kinds = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
         raise ValueError(f"{key} is {value!r}; it must be {kinds[wanted]}.")
     return value
-
-
-_MODEL_TYPES: Final[dict[str, type]] = {
-    "name": str,
-    "hidden": int,
-    "classes": int,
-    "normalise": bool,
-    "execution": str,
-    "prune": float,
-    "heads": int,
-    "indent": bool,
-    "both_ways": bool,
-    "edge_types": bool,
-    "absorb": bool,
-    "decoder": bool,
-    "budget.kind": str,
-    "budget.factor": float,
-    "budget.cap": int,
-}
-
-
-def _typed_model(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A model's table with its values checked; the grammar checks its own."""
-    typed = dict(values)
-    for name, hint in _MODEL_TYPES.items():
-        table, _, leaf = name.rpartition(".")
-        holder = typed.get(table) if table else typed
-        if isinstance(holder, Mapping) and leaf in holder:
-            checked = {**holder, leaf: _typed(f"model.{name}", holder[leaf], hint)}
-            typed = {**typed, table: checked} if table else checked
-    return typed

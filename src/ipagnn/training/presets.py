@@ -5,7 +5,7 @@ from typing import Any, Final, Literal, get_args
 from ipagnn._common.hints import near_miss
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Task
-from ipagnn.models import ModelConfig
+from ipagnn.models import model_config
 from ipagnn.training.config import TrainConfig
 
 PresetName = Literal["paper", "quick", "smoke"]
@@ -36,7 +36,7 @@ QUICK_LANGUAGE: Final = Grammar(
 QUICK_HIDDEN: Final[dict[str, int]] = {"ggnn": 32, "r-gat": 32}
 """H of models that compute every node at every step, for which 64, the others' size, would take four times as long."""
 
-OPTIONS: Final[dict[str, dict[str, Any]]] = {"no-execute": {"normalise": False, "absorb": True}}
+OPTIONS: Final[dict[str, dict[str, Any]]] = {"no-execute": {"normalise": False, "absorbing_exit": True}}
 """What models are trained with. NoExecute does not divide messages by the mass that arrived: once divided, a GRU cannot
 tell a message of all mass from one of next to none (records/README.md has what that gives). Its exit absorbs what
 arrives, as that of the IPA-GNN, whose control it has."""
@@ -65,10 +65,10 @@ def preset(name: PresetName, model: str = "ipa-gnn", task: Task = "full") -> Tra
     options = OPTIONS.get(model, {})
     if name == "paper":
         hidden, rate = PAPER_ROWS.get(model, PAPER_ROWS["ipa-gnn"])
-        return TrainConfig(ModelConfig(model, hidden=hidden, **options), task, rate=rate)
+        return TrainConfig(model_config(model, hidden=hidden, **options), task, rate=rate)
     if name == "quick":
         return TrainConfig(
-            ModelConfig(model, hidden=QUICK_HIDDEN.get(model, 64), grammar=QUICK_LANGUAGE, **options),
+            model_config(model, hidden=QUICK_HIDDEN.get(model, 64), grammar=QUICK_LANGUAGE, **options),
             task,
             length=6,
             examples=160_000,
@@ -81,7 +81,7 @@ def preset(name: PresetName, model: str = "ipa-gnn", task: Task = "full") -> Tra
             checkpoint_every=30.0,
         )
     return TrainConfig(
-        ModelConfig(model, hidden=16, grammar=SMOKE_LANGUAGE, **options),
+        model_config(model, hidden=16, grammar=SMOKE_LANGUAGE, **options),
         task,
         length=4,
         batch_size=32,

@@ -204,7 +204,8 @@ def first_model(config: TrainConfig) -> ProgramModel:
     model = config.trained_model
     if not config.start:
         return build_model(model, config.seed)
-    return load_model(config.start, **{each.name: getattr(model, each.name) for each in fields(model)})
+    options = {each.name: getattr(model, each.name) for each in fields(model)}
+    return load_model(config.start, name=model.name, **options)
 
 
 def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) -> TrainingStep[Any]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.splits import training_sampler
-from ipagnn.models import MODELS, ModelConfig, build_model
+from ipagnn.models import MODELS, build_model, model_config
 from ipagnn.training import TrainConfig
 from ipagnn.training.optim.muon import MOMENTUM, STEP, has_blocks, orthogonalise
 from ipagnn.training.optim.update import Update
@@ -17,7 +17,7 @@ KERNELS = ("cell.input_1", "cell.hidden_1", "cell.input_2", "cell.hidden_2")
 
 
 def make(name: str = "ipa-gnn", **settings: Any) -> tuple[torch.nn.Module, Update]:
-    config = ModelConfig(name, hidden=H)
+    config = model_config(name, hidden=H)
     model = build_model(config, seed=3)
     return model, Update(model, TrainConfig(config, optimizer="muon", rate=0.1, **settings))
 
@@ -52,7 +52,7 @@ def test_orthogonalised_matrices_keep_their_directions_and_lose_their_lengths(dt
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_kernels_take_orthogonal_steps_gate_by_gate_and_the_rest_those_of_adam(name: str) -> None:
     model, update = make(name, clip=0.0)
-    twin = build_model(ModelConfig(name, hidden=H), seed=3)
+    twin = build_model(name, hidden=H, seed=3)
     adam = torch.optim.Adam(twin.parameters(), lr=0.1)
     before = {key: x.detach().clone() for key, x in model.named_parameters()}
     given = gradients(model, 1)
@@ -135,7 +135,7 @@ def test_goes_on_from_its_state() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", ["ipa-gnn", "no-execute", "no-control"])
 def test_captured_steps_have_the_length_of_the_rate(name: str, precision: Any) -> None:
-    model = ModelConfig(name, hidden=40)
+    model = model_config(name, hidden=40)
     settings = TrainConfig(model, optimizer="muon", batch_size=24, device="cuda", precision=precision)
     step = make_step(build_model(settings.model, 0), settings, torch.device("cuda"))
     plan = step.prepare(training_sampler("full", 10, 1).table(0, 24))

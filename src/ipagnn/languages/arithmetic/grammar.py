@@ -4,10 +4,10 @@ Weights are whole numbers, so that every choice is exact and the same on every m
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from ipagnn._common.hints import near_miss
+from ipagnn._common.options import options_from_dict, options_to_dict
 from ipagnn.languages.arithmetic.vocabulary import MAX_NUMBER, VARIABLES
 
 MAX_MODULUS: Final = 100_000
@@ -113,17 +113,12 @@ class Grammar:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON knows them; `from_dict` reads it back."""
-        return {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(self).items()}
+        return options_to_dict(self)
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Grammar":
         """A grammar from some or all of its fields by name; those not named keep the paper's values."""
-        known = [field.name for field in fields(Grammar)]
-        for name in values:
-            if name not in known:
-                raise ValueError(f"{name!r} is not a field of a grammar. {near_miss(name, known, 'Its fields are')}")
-        arguments: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
-        return Grammar(**arguments)
+        return options_from_dict(Grammar, values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,10 @@ def make_plan(model: ProgramModel, batch: Batch, *, pinned: bool = False) -> Mes
     assert kind is not None
     if kind != "statements":
         return MessagePlan.build(batch, kind, pinned=pinned)
-    config = model.config
-    return StatementPlan.build(batch, both_ways=config.both_ways, edge_types=config.edge_types, pinned=pinned)
+    assert isinstance(model, MessagePassing)
+    assert isinstance(model.control, Neighbours)
+    typed = isinstance(model.execution, TypedMessages)
+    return StatementPlan.build(batch, both_ways=model.control.both_ways, edge_types=typed, pinned=pinned)
 
 
 @dataclass(frozen=True, slots=True)

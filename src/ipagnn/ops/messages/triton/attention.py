@@ -58,6 +58,7 @@ class AttentionLauncher(RowLauncher):
     @classmethod
     def shapes(cls, model: ProgramModel, weights: Weights, capacity: MessageCapacity) -> Shapes:
         """See `MessageLauncher`."""
+        assert isinstance(model, RGAT)
         rows, edges, heads = capacity.rows, capacity.edges, model.config.heads
         padded, kind, full = weights.padded, weights.dtype, torch.float32
         shapes: Shapes = {

@@ -1,0 +1,78 @@
+"""Models by name, and how they are built."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from ipagnn._common.hints import near_miss
+from ipagnn._common.options import options_from_dict
+from ipagnn.models.base import ProgramModel
+from ipagnn.models.config import ModelConfig
+
+MODELS: dict[str, type[ProgramModel]] = {}
+"""Every model by name."""
+
+_Model = TypeVar("_Model", bound=type[ProgramModel])
+
+
+def register(model: _Model) -> _Model:
+    """Make a model class known by its `name`."""
+    if MODELS.get(model.name, model).__qualname__ != model.__qualname__:
+        raise ValueError(f"The name {model.name!r} is taken by {MODELS[model.name].__name__}; choose another.")
+    MODELS[model.name] = model
+    return model
+
+
+def model_class(name: str) -> type[ProgramModel]:
+    """The model of that name.
+
+    Raises:
+        ValueError: There is none; the sentence gives the near miss.
+    """
+    if name not in MODELS:
+        raise ValueError(f"There is no model {name!r}. {near_miss(name, MODELS, 'Choose one of')}")
+    return MODELS[name]
+
+
+def model_title(name: str) -> str:
+    """How tables, figures and model cards name a model, known or not."""
+    return (name in MODELS and MODELS[name].title) or name
+
+
+def model_config(name: str, like: ModelConfig | None = None, **options: Any) -> ModelConfig:
+    """The configuration of a model.
+
+    Args:
+        name: Name of the model.
+        like: A configuration of any model; options that both models have are taken from it.
+        options: Options by name; the others keep their defaults.
+    """
+    config = model_class(name).Config
+    shared = {} if like is None else {f.name: getattr(like, f.name) for f in fields(config) if hasattr(like, f.name)}
+    return options_from_dict(config, shared | options)
+
+
+def config_from_dict(values: Mapping[str, Any], where: str = "") -> ModelConfig:
+    """A configuration from the name of a model (`ipa-gnn` if there is none) and some or all of its options.
+
+    Args:
+        values: As `ModelConfig.to_dict` gives them.
+        where: Dotted names of the tables around it, for error messages.
+
+    Raises:
+        ValueError: The model or an option is unknown, or a value is not what its option holds.
+    """
+    given = dict(values)
+    return options_from_dict(model_class(given.pop("name", "ipa-gnn")).Config, given, where)
+
+
+def build_model(model: str | ModelConfig, seed: int = 0, **options: Any) -> ProgramModel:
+    """A new model with weights drawn from `seed`, the same on every machine.
+
+    Args:
+        model: Name of a model, or its configuration.
+        seed: Decides the weights.
+        options: Options of the model, where its name is given: `build_model("ipa-gnn", hidden=64)`.
+    """
+    name = model if isinstance(model, str) else model.name
+    return model_class(name)(None if isinstance(model, str) else model, seed=seed, **options)

@@ -1,9 +1,9 @@
 """The authors' published records: graphs, tokens, T(x) and targets, field by field and as hashes.
 
-The records lie beside the repository where they are there at all. `record_hashes.json` keeps a SHA-256 for each, of what
-our code makes of its text; that code agreed with all fields of all records. In a clone the same code is held to the
-hash of the graphs and tokens of programs that the sampler draws, taken at the same time, and to the cases by hand in
-`test_cfg.py`.
+The records lie beside the repository where they are there at all. `record_hashes.json` keeps a SHA-256 for each, of
+what our code makes of its text; that code agreed with all fields of all records. In a clone the same code is held to
+the hash of the graphs and tokens of programs that the sampler draws, taken at the same time, and to the cases by hand
+in `test_cfg.py`.
 """
 
 import hashlib

@@ -26,6 +26,7 @@ def made_up(prediction: list[int], target: list[int], length: list[int]) -> Eval
         steps=np.full(count, 10, np.int32),
         target=np.array(target, np.int32),
         prediction=np.array(prediction, np.int32),
+        correct=np.array(prediction) == np.array(target),
         rank=np.array([0 if p == t else 4 for p, t in zip(prediction, target, strict=True)], np.int32),
         confidence=np.full(count, 0.5, np.float32),
         margin=np.full(count, 1.0, np.float32),

@@ -51,6 +51,7 @@ class Evaluation:
         steps: Steps the model was given. int32 [program]
         target: The true value. int32 [program]
         prediction: The likeliest value, the smallest of several. int32 [program]
+        correct: What counts as right, by `ProgramModel.correct`. bool [program]
         rank: Values that the model finds likelier than the target; 0 where it is right. int32 [program]
         confidence: Probability of the prediction. float32 [program]
         margin: Difference between the two largest logits. float32 [program]
@@ -65,6 +66,7 @@ class Evaluation:
     steps: npt.NDArray[np.int32]
     target: npt.NDArray[np.int32]
     prediction: npt.NDArray[np.int32]
+    correct: npt.NDArray[np.bool_]
     rank: npt.NDArray[np.int32]
     confidence: npt.NDArray[np.float32]
     margin: npt.NDArray[np.float32]
@@ -74,12 +76,6 @@ class Evaluation:
 
     def __len__(self) -> int:
         return len(self.target)
-
-    @property
-    def correct(self) -> npt.NDArray[np.bool_]:
-        """Whether each prediction is the target. [program]"""
-        correct: npt.NDArray[np.bool_] = self.prediction == self.target
-        return correct
 
     @staticmethod
     def concatenate(parts: "list[Evaluation]") -> "Evaluation":
@@ -319,7 +315,8 @@ class _Runner:
         measured = None
         if output.pointer is not None and output.branch is not None:
             measured = measure_pointer(output.pointer, output.branch, batch, self.model.config.grammar, task)
-        return _read_logits(output.logits, batch.target), measured
+        correct = self.model.correct(output, batch).cpu().numpy()
+        return _read_logits(output.logits, batch.target) | {"correct": correct}, measured
 
     def _forward(self, model: ProgramModel, batch: Batch) -> Output:
         with torch.inference_mode():

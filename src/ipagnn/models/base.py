@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from ipagnn._common.options import options_from_dict
 from ipagnn.data.collate import collate
@@ -130,6 +131,18 @@ class ProgramModel(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
         """Logits of a batch; with `trace` also how the model came to them."""
+
+    def loss(self, output: Output, batch: Batch) -> Tensor:
+        """What training minimises the mean of: the cross entropy of the target, in nats. [program]
+
+        A model whose output is no logits overrides this and `correct`.
+        """
+        logits = output.logits.float() if output.logits.dtype in (torch.bfloat16, torch.float16) else output.logits
+        return cross_entropy(logits, batch.target.to(logits.device), reduction="none")
+
+    def correct(self, output: Output, batch: Batch) -> Tensor:
+        """Which programs count as right: those whose likeliest value is the target. bool [program]"""
+        return output.logits.detach().argmax(dim=1) == batch.target.to(output.logits.device)
 
     @property
     def needed_rows(self) -> RowKind | None:

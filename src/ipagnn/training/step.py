@@ -9,11 +9,10 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, distributed
-from torch.nn.functional import cross_entropy
 
 from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic.program import ProgramTable
-from ipagnn.models import ProgramModel, build_model, load_model
+from ipagnn.models import Output, ProgramModel, build_model, load_model
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.optim.update import Update
 
@@ -26,8 +25,8 @@ class StepMetrics:
 
     Attributes:
         steps: Steps taken.
-        loss: Mean cross entropy of the programs, in nats.
-        accuracy: Share of programs whose likeliest value is the target, each seen before it was learnt from.
+        loss: Mean of `ProgramModel.loss` over the programs, in nats.
+        accuracy: Share of programs that `ProgramModel.correct` counts, each seen before it was learnt from.
         norm: Mean norm of the gradient, before clipping.
         largest_norm: Its largest.
         skipped: Steps whose gradient was not applied; they count for nothing above.
@@ -156,16 +155,15 @@ class PlainStep:
         self._update.zero_gradients()
         with autocast(self._device, self._half):
             output = self._model(batch)
-        self._learn(output.logits, batch.target, output.trace_loss)
+        self._learn(output, batch)
 
-    def _learn(self, logits: Tensor, target: Tensor, trace_loss: Tensor | None) -> None:
+    def _learn(self, output: Output, batch: Batch) -> None:
         """From what the model said and should have said to changed weights and metrics."""
-        logits = logits.float() if self._half else logits
-        loss = cross_entropy(logits, target, reduction="none")
-        whole = loss if trace_loss is None else loss + self._trace_loss * trace_loss
+        loss = self._model.loss(output, batch)
+        whole = loss if output.trace_loss is None else loss + self._trace_loss * output.trace_loss
         whole.mean().backward()
         self._update()
-        correct = logits.detach().argmax(dim=1) == target
+        correct = self._model.correct(output, batch)
         self._tally.add(loss.detach(), correct, self._update.norm, self._update.failed)
 
     def metrics(self) -> StepMetrics:
@@ -210,7 +208,8 @@ def first_model(config: TrainConfig) -> ProgramModel:
 
 def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) -> TrainingStep[Any]:
     """The best implementation for a model on a device."""
-    if device.type == "cuda" and find_spec("triton") and not distributed.is_initialized():
+    loss = type(model).loss is ProgramModel.loss and type(model).correct is ProgramModel.correct  # what kernels compute
+    if device.type == "cuda" and loss and find_spec("triton") and not distributed.is_initialized():
         from ipagnn.training.graph_step import GraphStep, can_capture  # Triton is there only where there is a GPU
         from ipagnn.training.message_step import MessageStep, launcher_of
 

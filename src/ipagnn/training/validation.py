@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from ipagnn.data.splits import recipe
 from ipagnn.languages.arithmetic.grammar import Lengths
@@ -20,8 +19,8 @@ class Score:
     """How a model does on a set of programs.
 
     Attributes:
-        accuracy: Share of programs whose likeliest value is the target.
-        loss: Mean cross entropy, in nats.
+        accuracy: Share of programs that `ProgramModel.correct` counts.
+        loss: Mean of `ProgramModel.loss`, in nats.
         count: Number of programs.
     """
 
@@ -57,8 +56,8 @@ class Validation:
         correct, loss, count = 0.0, 0.0, 0
         with torch.inference_mode():
             for batch in self._batches:
-                logits = self.model(batch).logits
-                correct += float((logits.argmax(dim=1) == batch.target).sum())
-                loss += float(cross_entropy(logits, batch.target, reduction="sum"))
+                output = self.model(batch)
+                correct += float(self.model.correct(output, batch).sum())
+                loss += float(self.model.loss(output, batch).double().sum())
                 count += len(batch)
         return Score(correct / count, loss / count, count)

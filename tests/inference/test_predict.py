@@ -57,7 +57,7 @@ def test_the_truth_of_a_masked_program(model: ProgramModel) -> None:
     told = predict(MASKED, model)
     assert told.task == "partial"
     assert told.value is None
-    assert {c.value: c.probability for c in told.truth.exact or ()} == hole_distribution(parse(MASKED))
+    assert {c.value: c.probability for c in told.truth.exact or ()} == hole_distribution(parse(MASKED)).probabilities
     # By hand: 3 + k, 3 - k and 3 * k, doubled; 4..12, 2..-6 and 3..27 meet at 6, 9 and 12 only.
     by_value = {c.value: c.probability for c in told.truth.exact or ()}
     assert by_value[12] == by_value[18] == by_value[24] == pytest.approx(2 / 27)

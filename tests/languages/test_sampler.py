@@ -1,15 +1,17 @@
 """The sampler's programs: well formed, of the right value, the same everywhere, and obedient to the grammar."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 
 from ipagnn.languages.arithmetic._compiled.graph import static_steps
+from ipagnn.languages.arithmetic._compiled.hash import WITHHELD_BITS, program_hashes
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar, Lengths
 from ipagnn.languages.arithmetic.interpreter import trace_length, value
 from ipagnn.languages.arithmetic.program import Line, Program, ProgramTable, Task
@@ -272,6 +274,29 @@ def test_operands_may_be_wide() -> None:
     assert max(line.operand or 0 for line in sampled_lines(operands=(1, 999)) if line.operation == "*=") > 900
 
 
+# --- Masked lines.
+def test_several_lines_are_masked() -> None:
+    table = Sampler("partial", Lengths.uniform((6, 20)), seed=3, masked_lines=3).table(0, 300)
+    for program in table:
+        assert len(program.masked_lines) == 3
+        assert 0 not in program.masked_lines
+
+
+def test_all_choices_of_lines_are_equally_likely() -> None:
+    grammar = replace(PAPER, stmt_if=0, stmt_if_else=0, stmt_repeat=0, stmt_pass=0)  # four lines that can be masked
+    table = Sampler("partial", Lengths.exact(5), grammar, masked_lines=2).table(0, 6_000)
+    chosen = Counter(program.masked_lines for program in table)
+    assert set(chosen) == set(combinations(range(1, 5), 2))
+    assert all(count == pytest.approx(1_000, abs=5 * 1_000**0.5) for count in chosen.values())
+
+
+def test_masks_are_withheld_by_what_is_seen() -> None:
+    for withheld in (False, True):
+        table = Sampler("partial", seed=8, withheld=withheld, masked_lines=2).table(0, 300)
+        hashes = program_hashes(table.line_offsets, table.line_tokens)
+        assert ((hashes >> np.uint64(64 - WITHHELD_BITS) == 0) == withheld).all()
+
+
 # --- What cannot be had is told.
 @pytest.mark.parametrize(
     ("task", "edits", "what"),
@@ -279,11 +304,13 @@ def test_operands_may_be_wide() -> None:
         ("full", {"stmts_nonempty": 0, "stmts_stmt": 0, "stmt_if": 0, "stmt_if_else": 0, "stmt_repeat": 0}, "5 lines:"),
         ("full", {"stmts_nothing": 0, "stmts_stmt": 0}, "5 lines:"),
         ("partial", {"stmt_arithmetic": 0}, "5 lines with a line to mask:"),
+        ("two", {"stmt_arithmetic": 0}, "5 lines with 2 lines to mask:"),
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
-def test_an_unreachable_length_is_told(task: Task, edits: dict[str, int], what: str, threads: int) -> None:
-    sampler = Sampler(task, Lengths.exact(5), replace(PAPER, **edits))  # type: ignore[arg-type]
+def test_an_unreachable_length_is_told(task: str, edits: dict[str, int], what: str, threads: int) -> None:
+    sampler = Sampler("full" if task == "full" else "partial", Lengths.exact(5), replace(PAPER, **edits))  # type: ignore[arg-type]
+    sampler = replace(sampler, masked_lines=2) if task == "two" else sampler
     with pytest.raises(ValueError, match=f"100,000 attempts made no program of {what} this grammar hardly reaches it"):
         sampler.table(0, 2 * CHUNK, threads)
 
@@ -324,3 +351,9 @@ def test_the_last_index_has_a_program() -> None:
 def test_bad_samplers_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"The (seed|task|trace limit) is .*; it must be"):
         Sampler(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("task", "count"), [("partial", 0), ("partial", 1.0), ("full", 2)])
+def test_bad_numbers_of_masked_lines_are_refused(task: Task, count: int) -> None:
+    with pytest.raises(ValueError, match="masked_lines is"):
+        Sampler(task, masked_lines=count)

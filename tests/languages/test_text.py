@@ -72,6 +72,14 @@ def test_the_mask_can_be_written_as_the_authors_do() -> None:
     assert format_program(parse("v0 = 1\n_"), mask="_ = 0") == "v0 = 1\n_ = 0"
 
 
+def test_several_lines_may_be_masked() -> None:
+    program = parse("v0 = 1\n_\nif v0 % 10 > 3:\n  _ = 0\n[MASK]")
+    assert program.masked_lines == (1, 3, 4)
+    assert format_program(program) == "v0 = 1\n[MASK]\nif v0 % 10 > 3:\n  [MASK]\n[MASK]"
+    assert control_flow_graph(program).labels == ["v0 = 1", "[MASK]", "if v0 % 10 > 3:", "[MASK]", "[MASK]", "exit"]
+    assert steps(program) == 6
+
+
 def test_another_condition_modulus() -> None:
     source = "v0 = 1\nif v0 % 7 > 3:\n  pass"
     assert format_program(parse(source, condition_modulus=7), condition_modulus=7) == source
@@ -145,8 +153,8 @@ BAD = [
     ("v0 = 1\nbreak", 2, 1, "`break`", "inside a `while` loop only"),
     (IF + "\n  continue", 3, 3, "`continue`", "inside a `while` loop only"),
     ("v0 = 1\nwhile v0 > 0:\n  pass\nbreak", 4, 1, "`break`", "inside a `while` loop only"),
-    ("v0 = 1\n_\n[MASK]", 3, 1, "`[MASK]`", "one masked line a program, which is line 2"),
     ("v0 = 1\n_ = 1", 2, 5, "`1`", "`0`, for a masked line"),
+    ("v0 = 1\n_\n_ = 1", 3, 5, "`1`", "`0`, for a masked line"),
     ("v0 = 1\n_ += 1", 2, 3, "`+=`", "the end of the line"),
     ("v0 = 1\n[mask]", 2, 1, "`[`", "a statement"),
     ("v1 = 1", 1, 1, "the end of a program that never assigns v0", "a line `v0 = N`"),

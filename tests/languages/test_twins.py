@@ -28,7 +28,7 @@ def assert_twins_agree(program: Program) -> None:
     tokens = program.line_tokens
     assert reference.static_steps(program) == static_steps(tokens, np.empty(len(program) + 1, np.int64))
     assert reference.loop_depths(program) == loop_depths(graph.node_tokens).tolist()
-    assert reference.program_hash(program) == int(program_hash(tokens, 0))
+    assert reference.program_hash(program) == int(program_hash(tokens))
     lines = np.append(graph.nodes, np.int32(len(program)))
     starts = block_starts(tokens, lines, graph.true, graph.false)
     assert reference.block_starts(program) == np.flatnonzero(starts).tolist()

@@ -25,8 +25,9 @@ def sample(
     count: Annotated[int, typer.Option(min=0, help="How many programs.")] = 1,
     seed: Annotated[int, typer.Option(help="Which stream of programs; the same seed gives the same programs.")] = 0,
     task: Annotated[
-        Literal["full", "partial"], typer.Option(help="Complete programs, or programs with one masked line.")
+        Literal["full", "partial"], typer.Option(help="Complete programs, or programs with masked lines.")
     ] = "full",
+    masked_lines: Annotated[int, typer.Option(help="Lines masked in a program of the partial task.")] = 1,
     train_lengths: Annotated[
         bool,
         typer.Option(
@@ -45,7 +46,8 @@ def sample(
     """
     from ipagnn.languages.arithmetic import Lengths, Sampler, format_program
 
-    sampler = Sampler(task, Lengths.training(length) if train_lengths else Lengths.exact(length), seed=seed)
+    lengths = Lengths.training(length) if train_lengths else Lengths.exact(length)
+    sampler = Sampler(task, lengths, seed=seed, masked_lines=masked_lines)
     console = output()
     for start in range(0, count, _BLOCK):
         table = sampler.table(start, min(_BLOCK, count - start))
@@ -76,7 +78,7 @@ def inspect(
     """Show programs as the models see them: nodes, branches, tokens, steps T(x) and the true result.
 
     One node a line, but none for `else:`, `pass`, `break` and `continue`; the exit comes last. A masked line is written
-    `[MASK]`, `_` or `_ = 0`; a program with one has no value. Neither has an endless one.
+    `[MASK]`, `_` or `_ = 0`; a program with masked lines has no value. Neither has an endless one.
 
     `ipagnn sample | ipagnn inspect -`
 

@@ -169,7 +169,7 @@ def true_result(program: Program, grammar: Grammar, max_steps: int = MAX_STEPS) 
     try:
         if program.is_partial:
             exact = hole_distribution(program, replace(grammar, block_limit=0), max_steps)
-            return Truth(exact=tuple(Candidate(value, p) for value, p in exact.items()))
+            return Truth(exact=tuple(Candidate(value, p) for value, p in exact.probabilities.items()))
         value, length = execute(program, grammar.modulus, grammar.condition_modulus, max_steps)
         return Truth(value, length)
     except ExecutionError as error:

@@ -1,14 +1,18 @@
 """The exact ceiling of the partial task: how often the best possible guess is right.
 
-The masked line is an arithmetic statement that the grammar drew uniformly, and which line is masked does not depend on
-what it says; so given the rest of the program, each of the grammar's statements (27 in the paper's) is as likely as any
-other. Whoever executes perfectly can do no better than to try them all and name the likeliest result. Of results that
-are equally likely the smallest is named; this changes nothing about how often it is right.
+A masked line is an arithmetic statement that the grammar drew uniformly, and which lines are masked does not depend on
+what they say; so given the rest of the program, each of the grammar's statements (27 in the paper's) is as likely as
+any other in each of them. Whoever executes perfectly can do no better than to try all fillings and name the likeliest
+result. Of results that are equally likely the smallest is named; this changes nothing about how often it is right.
+
+Fillings of one and two masked lines are all tried. Of more, which are too many, random ones are, from a seed.
 """
 
+import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -16,13 +20,15 @@ import numpy.typing as npt
 
 from ipagnn.languages.arithmetic._compiled.execute import EXECUTE_SCRATCH, new_memo
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH
-from ipagnn.languages.arithmetic._compiled.holes import fill_holes, likeliest
+from ipagnn.languages.arithmetic._compiled.holes import best_guesses
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
 from ipagnn.languages.arithmetic.targets import target
 from ipagnn.languages.arithmetic.vocabulary import NUMBER, OPERATION_ID, VARIABLE, VARIABLES
 
+SAMPLES: Final = 10_000
+"""Random fillings that a guess is made from, and as many that it is tried on, where not all are tried."""
 _CHUNK: Final = 64
 
 
@@ -32,20 +38,28 @@ class Ceiling:
 
     Attributes:
         lengths: int64 [program]; lines of each program.
-        guess: int32 [program]; the likeliest result, the smallest of several.
-        probability: float64 [program]; that this is the result.
-        correct: bool [program]; whether it is the target.
+        guess: int64 [program]; the likeliest result, the smallest of several.
+        probability: float64 [program]; that this is the result. Where not all fillings were tried, the guess comes from
+            some random fillings and its probability from others, so that it is not overestimated.
+        stderr: float64 [program]; standard error of `probability`, 0 where all fillings were tried.
+        correct: bool [program]; whether the guess is the target.
     """
 
     lengths: npt.NDArray[np.int64]
-    guess: npt.NDArray[np.int32]
+    guess: npt.NDArray[np.int64]
     probability: npt.NDArray[np.float64]
+    stderr: npt.NDArray[np.float64]
     correct: npt.NDArray[np.bool_]
 
     @property
     def accuracy(self) -> float:
         """Expected accuracy of the best guess over all programs."""
         return float(self.probability.mean())
+
+    @property
+    def accuracy_stderr(self) -> float:
+        """Standard error of `accuracy` that comes from sampling fillings; 0 if all were tried."""
+        return float(np.sqrt((self.stderr**2).sum()) / len(self.stderr))
 
     @property
     def by_length(self) -> dict[int, float]:
@@ -61,27 +75,36 @@ class Ceiling:
         return {int(n): float(values[self.lengths == n].mean()) for n in np.unique(self.lengths)}
 
 
-def ceiling(table: ProgramTable, grammar: Grammar = PAPER, threads: int = 1) -> Ceiling:
+def ceiling(
+    table: ProgramTable, grammar: Grammar = PAPER, threads: int = 1, *, samples: int = SAMPLES, seed: int = 0
+) -> Ceiling:
     """The ceiling of the partial task on programs of the sampler.
 
     Args:
-        table: At least one program, each with one masked line.
+        table: At least one program, each with one masked line or more.
         grammar: The language that they were drawn from.
         threads: How many threads compute; the result is the same for any number.
+        samples: Random fillings for the guess, and as many for its probability, of a program with three masked lines or
+            more and more than twice as many fillings.
+        seed: Decides the random fillings.
     """
     if not len(table):
         raise ValueError("There are no programs to find the ceiling of; give at least one.")
     statements = _statements(grammar)
-    values = np.empty((len(table), len(statements)), np.int32)
+    guess, fillings = np.empty((2, len(table)), np.int64)
+    probability = np.empty(len(table), np.float64)
 
     def fill(first: int) -> None:
         last = min(first + _CHUNK, len(table))
         longest = int(table.lengths[first:last].max())
-        failed = fill_holes(
+        failed = best_guesses(
             table.line_offsets[first : last + 1],
             table.line_tokens,
             statements[:, 1].copy(),
             statements[:, 3].copy(),
+            samples,
+            np.uint64(seed),
+            np.uint64(first),
             grammar.modulus,
             grammar.condition_modulus,
             grammar.block_limit,
@@ -90,50 +113,80 @@ def ceiling(table: ProgramTable, grammar: Grammar = PAPER, threads: int = 1) -> 
             np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
             new_memo(longest, grammar.modulus),
             np.empty((EXECUTE_SCRATCH, VARIABLES), np.int64),
-            values[first:last],
+            guess[first:last],
+            probability[first:last],
+            fillings[first:last],
         )
         if failed >= 0:
-            found = len(table[first + failed].masked_lines)
             raise ValueError(
-                f"Program {first + failed} of the table has {found} masked lines; the ceiling is that of the partial "
-                "task, whose programs have one."
+                f"Program {first + failed} of the table has 0 masked lines; the ceiling is that of the partial task, "
+                "whose programs have one or more."
             )
 
     with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(fill, range(0, len(table), _CHUNK)):
             pass
-    guess, count = np.empty(len(table), np.int32), np.empty(len(table), np.int32)
-    likeliest(values, grammar.modulus, guess, count)
-    return Ceiling(table.lengths, guess, count / len(statements), guess == table.target)
+    stderr = np.sqrt(probability * (1 - probability) / np.maximum(fillings, 1)) * (fillings > 0)
+    return Ceiling(table.lengths, guess, probability, stderr, guess == table.target)
 
 
-def hole_distribution(program: Program, grammar: Grammar = PAPER, max_steps: int = MAX_STEPS) -> dict[int, float]:
-    """The distribution of a partial program's result, likeliest first and of equals the smallest.
+@dataclass(frozen=True, slots=True)
+class HoleDistribution:
+    """The distribution of a partial program's result.
+
+    Attributes:
+        probabilities: The probability of each result, likeliest first and of equals the smallest.
+        samples: Random fillings that they are shares of; 0 where all fillings were tried.
+    """
+
+    probabilities: dict[int, float]
+    samples: int = 0
+
+    def stderr(self, result: int) -> float:
+        """Standard error of the probability of `result`; 0 where all fillings were tried."""
+        share = self.probabilities.get(result, 0.0)
+        return (share * (1 - share) / self.samples) ** 0.5 if self.samples else 0.0
+
+
+def hole_distribution(
+    program: Program, grammar: Grammar = PAPER, max_steps: int = MAX_STEPS, *, samples: int = 2_000, seed: int = 0
+) -> HoleDistribution:
+    """The distribution of a partial program's result over all fillings of its masked lines.
 
     Works on any program of the language, not just on the sampler's.
 
     Args:
-        program: A program with one masked line.
-        grammar: The language, which says what the masked line may be.
-        max_steps: What each of the fillings may take, as in `execute`.
-
-    Returns:
-        The probability of each result that some statement in the hole gives.
+        program: A program with one masked line or more.
+        grammar: The language, which says what a masked line may be.
+        max_steps: Steps that each filling of a program with one masked line may take, as in `execute`. Programs with
+            more masked lines have more fillings, and each may take accordingly fewer.
+        samples: Random fillings of a program with three masked lines or more, if it has more than these.
+        seed: Decides the random fillings.
 
     Raises:
-        ExecutionError: With one of the statements in its hole, the program does not end.
+        ExecutionError: With one of the fillings, the program does not end.
     """
     holes = program.masked_lines
-    if len(holes) != 1:
-        raise ValueError(f"The program has {len(holes)} masked lines; its result has a distribution if it has one.")
+    if not holes:
+        raise ValueError("The program has 0 masked lines; its result has a distribution if it has one or more.")
     statements = _statements(grammar)
+    exact = len(holes) <= 2 or len(statements) ** len(holes) <= samples
+    count = len(statements) ** len(holes) if exact else samples
+    generator = random.Random(seed)
+    choices = range(len(statements))
+    fillings = (
+        product(choices, repeat=len(holes))
+        if exact
+        else (tuple(generator.choices(choices, k=len(holes))) for _ in range(samples))
+    )
+    limit = max(1, max_steps * len(statements) // count)
     results: Counter[int] = Counter()
-    for statement in statements:
+    for filling in fillings:
         tokens = program.line_tokens.copy()
-        tokens[holes[0], 1:] = statement[1:]
-        results[target(Program(tokens), grammar, max_steps)] += 1
+        tokens[list(holes), 1:] = statements[list(filling), 1:]
+        results[target(Program(tokens), grammar, limit)] += 1
     ranked = sorted(results.items(), key=lambda item: (-item[1], item[0]))
-    return {result: count / len(statements) for result, count in ranked}
+    return HoleDistribution({result: hits / count for result, hits in ranked}, 0 if exact else samples)
 
 
 def _statements(grammar: Grammar) -> npt.NDArray[np.int16]:

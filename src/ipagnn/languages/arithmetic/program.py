@@ -11,7 +11,7 @@ from ipagnn.languages.arithmetic.vocabulary import MASK, NUMBER, OPERATION, OPER
 
 TokenArray = npt.NDArray[np.int16]
 Task = Literal["full", "partial"]
-"""Full programs, or programs with one masked line."""
+"""Full programs, or programs with masked lines."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,16 @@ from ipagnn.languages.arithmetic._compiled.random import seed_stream
 from ipagnn.languages.arithmetic._compiled.sampler import (
     MAX_ATTEMPTS,
     Rules,
+    complete_lines,
     draw_length,
     draw_lengths,
     draw_program,
+    mask_lines,
     new_scratch,
 )
-from ipagnn.languages.arithmetic.grammar import PAPER, Grammar, Lengths
+from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, PAPER, Grammar, Lengths
 from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
-from ipagnn.languages.arithmetic.vocabulary import MASK, NUMBER, OPERATION_ID, VARIABLES
+from ipagnn.languages.arithmetic.vocabulary import OPERATION_ID, VARIABLES
 
 CHUNK: Final = 4096
 """Programs that a thread draws at a time."""
@@ -41,7 +43,7 @@ class Sampler:
     Safe to share between threads: all working memory belongs to the call.
 
     Attributes:
-        task: Full programs, or programs with one arithmetic line masked.
+        task: Full programs, or programs with arithmetic lines masked.
         lengths: The distribution of their lengths.
         grammar: The language.
         seed: Which stream; any integer from 0 to 2**64 - 1.
@@ -49,6 +51,7 @@ class Sampler:
             `hash_kernels`), None all programs. Lengths keep their distribution: a program on the wrong side is drawn
             again with the same length.
         trace_limit: Programs that execute more statements than this are drawn again in the same way; 0 keeps them.
+        masked_lines: How many lines of a partial program are masked; all choices of that many are equally likely.
     """
 
     task: Task = "full"
@@ -57,6 +60,7 @@ class Sampler:
     seed: int = 0
     withheld: bool | None = None
     trace_limit: int = 0
+    masked_lines: int = 1
 
     def __post_init__(self) -> None:
         if self.task not in ("full", "partial"):
@@ -65,6 +69,16 @@ class Sampler:
             raise ValueError(f"The seed is {self.seed!r}; it must be a whole number from 0 to 2**64 - 1.")
         if not isinstance(self.trace_limit, int) or self.trace_limit < 0:
             raise ValueError(f"The trace limit is {self.trace_limit!r}; it must be a whole number, 0 for none.")
+        if not isinstance(self.masked_lines, int) or not 1 <= self.masked_lines < MAX_LENGTH:
+            raise ValueError(
+                f"masked_lines is {self.masked_lines!r}; it must be a whole number from 1 to {MAX_LENGTH - 1}, the "
+                "lines that are masked in each program of the partial task."
+            )
+        if self.masked_lines > 1 and self.task == "full":
+            raise ValueError(
+                f"masked_lines is {self.masked_lines} and the task is 'full', whose programs have no masked line; "
+                "choose the task 'partial'."
+            )
 
     def table(self, start: int, count: int, threads: int = 1) -> ProgramTable:
         """The programs `start:start + count` with their targets.
@@ -100,6 +114,10 @@ class Sampler:
         """Program `index` and its target: v0 modulo the modulus at the end, before any line was masked."""
         table = self.table(index, 1)
         return table[0], int(table.target[0])
+
+    @property
+    def _masks(self) -> int:
+        return self.masked_lines if self.task == "partial" else 0
 
     @cached_property
     def _distribution(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -138,7 +156,7 @@ class Sampler:
             np.uint64(start + first),
             *self._distribution,
             self._rules,
-            self.task == "partial",
+            self._masks,
             -1 if self.withheld is None else int(self.withheld),
             self.trace_limit,
             table.line_offsets[first : last + 1],
@@ -152,7 +170,9 @@ class Sampler:
         )
         if failed >= 0:
             length = table.line_offsets[first + failed + 1] - table.line_offsets[first + failed]
-            what = "" if self.task == "full" else " with a line to mask"
+            what = (
+                ("", " with a line to mask")[self._masks] if self._masks < 2 else f" with {self._masks} lines to mask"
+            )
             if self.withheld is not None:
                 what += " withheld from training" if self.withheld else " that may be trained on"
             if self.trace_limit:
@@ -170,7 +190,7 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
     lengths,
     totals,
     rules,
-    partial,
+    masks,
     withheld,
     trace_limit,
     offsets,
@@ -184,16 +204,21 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
 ):
     """Draw, run and mask the programs of one chunk; returns which one could not be drawn, or -1."""
     node_lines, true, false = graph[0], graph[1], graph[2]
+    masked, hidden = scratch.arithmetic_lines[:masks], scratch.hidden[:masks]
     for i in range(len(target)):
         program = tokens[offsets[i] : offsets[i + 1]]
         seed_stream(scratch.random, seed, start + np.uint64(i))
         draw_length(scratch.random, lengths, totals)
-        masked = np.int64(-1)
+        found = False
         for _ in range(MAX_ATTEMPTS):
-            masked = draw_program(rules, scratch, partial, program)
-            if masked < 0:
+            found = draw_program(rules, scratch, masks, program)
+            if not found:
                 break
-            if withheld < 0 or is_withheld(program_hash(program, masked)) == (withheld == 1):
+            if withheld >= 0:  # the hash is that of what a model sees
+                mask_lines(program, masked, hidden)
+                found = is_withheld(program_hash(program)) == (withheld == 1)
+                complete_lines(program, masked, hidden)
+            if found:
                 nodes = control_flow(program, node_lines, true, false, graph_scratch)
                 if trace_limit == 0 or static_steps(program, graph_scratch[0]) <= trace_limit:
                     break
@@ -203,8 +228,8 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
                     program, node_lines, true, false, all_nodes, modulus, condition_modulus, trace_limit
                 ):
                     break
-            masked = np.int64(-1)
-        if masked < 0:
+            found = False
+        if not found:
             return i
         target[i] = execute(
             program, node_lines, true, false, rules.modulus, rules.condition_modulus, memo, i + 1, stack
@@ -214,8 +239,5 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
             modulus, condition_modulus = rules.modulus, rules.condition_modulus
             if exceeds_blocks(program, node_lines, true, false, starts, modulus, condition_modulus, rules.block_limit):
                 target[i] = GIVEN_UP % rules.modulus
-        if masked > 0:
-            program[masked, 1] = MASK
-            program[masked, 2] = MASK
-            program[masked, 3] = NUMBER
+        mask_lines(program, masked, hidden)
     return -1

@@ -77,7 +77,7 @@ def parse(source: str, condition_modulus: int = 10) -> Program:
     """Read a program.
 
     Indentation may use any width, per block, as long as the lines of a block agree; comments, blank lines and trailing
-    white space are skipped. One line may be masked: `[MASK]`, `_` or `_ = 0`. A variable may be read only below a line
+    white space are skipped. Lines may be masked: `[MASK]`, `_` or `_ = 0`. A variable may be read only below a line
     that assigns it, and some line must assign `v0`, whose final value is the program's.
 
     Args:
@@ -138,7 +138,6 @@ class _Reader:
     levels: list[_Level] = field(default_factory=list)
     header: tuple[str, int, int] | None = None  # keyword, line and end column of a line that still needs its body
     assigned: set[int] = field(default_factory=set)
-    masked_line: int | None = None
     lines: list[tuple[int, int, int, int]] = field(default_factory=list)
     number: int = 0
 
@@ -165,7 +164,7 @@ class _Reader:
             if first == "else":
                 statement.take(":", "`:`")
         elif first in ("[MASK]", "_"):
-            self._mask(statement)
+            _read_mask(statement)
             operation = variable = MASK
             operand = NUMBER
         elif re.fullmatch("v[0-9]+", first):
@@ -243,17 +242,6 @@ class _Reader:
         operation = f"{keyword} {comparison}{' %' if modulo else ''}"
         return OPERATION_ID[operation], VARIABLE + _NAMES[name], NUMBER + operand
 
-    def _mask(self, statement: "_Statement") -> None:
-        first, column = statement.next()
-        if first == "_" and statement.peek()[0] == "=":
-            statement.next()
-            statement.take("0", "`0`, for a masked line is written `_ = 0`, `_` or `[MASK]`")
-        if self.masked_line is not None:
-            raise ProgramError(
-                self.number, column, f"`{first}`", f"one masked line a program, which is line {self.masked_line}"
-            )
-        self.masked_line = self.number
-
     def _reads(self, variable: int, column: int) -> None:
         if variable not in self.assigned:
             raise ProgramError(
@@ -306,6 +294,12 @@ class _Statement:
         if text == "-" and self.tokens[self.position + 1][0][:1].isdigit():
             text += self.tokens[self.position + 1][0]
         raise ProgramError(self.number, column, _shown(text) if text else "the end of the line", accepted)
+
+
+def _read_mask(statement: _Statement) -> None:
+    if statement.next()[0] == "_" and statement.peek()[0] == "=":
+        statement.next()
+        statement.take("0", "`0`, for a masked line is written `_ = 0`, `_` or `[MASK]`")
 
 
 def _shown(text: str) -> str:

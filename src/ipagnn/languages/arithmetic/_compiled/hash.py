@@ -9,7 +9,6 @@ import numpy as np
 from numba import njit
 
 from ipagnn.languages.arithmetic._compiled.random import mix
-from ipagnn.languages.arithmetic.vocabulary import MASK, NUMBER
 
 WITHHELD_BITS = 6
 """One program in 2**6 is withheld from training."""
@@ -20,19 +19,11 @@ _16, _32, _48, _0 = _U(16), _U(32), _U(48), _U(0)
 
 
 @njit(cache=True, nogil=True)
-def program_hash(tokens, masked):  # type: ignore[no-untyped-def]
-    """A 64-bit hash of one program.
-
-    Args:
-        tokens: int16 [line, 4].
-        masked: A line that counts as masked although `tokens` has it complete; 0 for none.
-    """
+def program_hash(tokens):  # type: ignore[no-untyped-def]
+    """A 64-bit hash of one program. `tokens`: int16 [line, 4]."""
     state = _START
     for i in range(len(tokens)):
-        operation, variable, operand = tokens[i, 1], tokens[i, 2], tokens[i, 3]
-        if i == masked and i > 0:
-            operation, variable, operand = MASK, MASK, NUMBER
-        line = _U(tokens[i, 0]) | _U(operation) << _16 | _U(variable) << _32 | _U(operand) << _48
+        line = _U(tokens[i, 0]) | _U(tokens[i, 1]) << _16 | _U(tokens[i, 2]) << _32 | _U(tokens[i, 3]) << _48
         state = mix((state ^ line) + _STEP)
     return state
 
@@ -48,5 +39,5 @@ def program_hashes(line_offsets, line_tokens):  # type: ignore[no-untyped-def]
     """The hash of every program of a table, uint64 [program]."""
     hashes = np.empty(len(line_offsets) - 1, np.uint64)
     for i in range(len(hashes)):
-        hashes[i] = program_hash(line_tokens[line_offsets[i] : line_offsets[i + 1]], 0)
+        hashes[i] = program_hash(line_tokens[line_offsets[i] : line_offsets[i + 1]])
     return hashes

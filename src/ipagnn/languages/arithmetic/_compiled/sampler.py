@@ -71,7 +71,8 @@ class Scratch(NamedTuple):
             the loops around it, and the element after it.
         holes: int32 [kind of hole, hole]; the open holes of each kind.
         counters: int32 [counter]; the counters, those in use first, outermost loop first.
-        arithmetic_lines: int32 [line]; lines that could be masked.
+        arithmetic_lines: int32 [line]; lines that could be masked, those that are masked first.
+        hidden: int16 [line, 3]; what the masked lines said.
     """
 
     random: npt.NDArray[np.uint64]
@@ -82,6 +83,7 @@ class Scratch(NamedTuple):
     holes: npt.NDArray[np.int32]
     counters: npt.NDArray[np.int32]
     arithmetic_lines: npt.NDArray[np.int32]
+    hidden: npt.NDArray[np.int16]
 
 
 def new_scratch(longest: int) -> Scratch:
@@ -96,7 +98,9 @@ def new_scratch(longest: int) -> Scratch:
     holes: npt.NDArray[np.int32] = np.empty((4, elements), np.int32)
     counters: npt.NDArray[np.int32] = np.empty(v.VARIABLES, np.int32)
     random: npt.NDArray[np.uint64] = np.empty(2, np.uint64)
-    return Scratch(random, column(), column(), column(), column(), holes, counters, np.empty(longest, np.int32))
+    hidden: npt.NDArray[np.int16] = np.empty((longest, 3), np.int16)
+    lines: npt.NDArray[np.int32] = np.empty(longest, np.int32)
+    return Scratch(random, column(), column(), column(), column(), holes, counters, lines, hidden)
 
 
 # What an element of the list is: a hole (these four also number the lists of holes), a line, or gone.
@@ -105,6 +109,7 @@ _PASS, _ARITHMETIC, _COUNTER, _WHILE, _DECREMENT, _IF, _ELSE, _BREAK, _CONTINUE,
 
 _V0, _NUMBER = v.VARIABLE, v.NUMBER
 _OP_ASSIGN, _OP_WHILE, _OP_SUBTRACT = v.ASSIGN, v.WHILE_GREATER, v.SUBTRACT
+_MASK = v.MASK
 _OP_PASS, _OP_ELSE, _OP_BREAK, _OP_CONTINUE = v.PASS, v.ELSE, v.BREAK, v.CONTINUE
 
 
@@ -326,24 +331,46 @@ def _write_lines(rules, scratch, tokens):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def draw_program(rules, scratch, partial, tokens):  # type: ignore[no-untyped-def]
+def draw_program(rules, scratch, masks, tokens):  # type: ignore[no-untyped-def]
     """Draw a program of `len(tokens)` lines from the stream in `scratch.random`.
 
     Args:
         rules: The grammar.
         scratch: The working memory.
-        partial: Whether the program must have a line that can be masked.
+        masks: How many lines are to be masked; the first of `scratch.arithmetic_lines` say which.
         tokens: int16 [line, 4] out. Complete: masking comes after execution.
 
     Returns:
-        The line to mask for a partial program, 0 for a full one; -1 if no program came out of `MAX_ATTEMPTS` attempts.
+        Whether a program with enough lines to mask came out of `MAX_ATTEMPTS` attempts.
     """
+    lines = scratch.arithmetic_lines
     for _ in range(MAX_ATTEMPTS):
         if not _draw_shape(rules, scratch, len(tokens)):
             continue
         arithmetic = _write_lines(rules, scratch, tokens)
-        if partial and arithmetic > 0:
-            return np.int64(scratch.arithmetic_lines[below(scratch.random, arithmetic)])
-        if not partial and arithmetic >= 0:
-            return np.int64(0)
-    return np.int64(-1)
+        if arithmetic < masks:
+            continue
+        for k in range(masks):
+            chosen = k + below(scratch.random, arithmetic - k)
+            lines[k], lines[chosen] = lines[chosen], lines[k]
+        return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def mask_lines(tokens, lines, hidden):  # type: ignore[no-untyped-def]
+    """Mask `lines` of a program and keep what they said in `hidden`."""
+    for k in range(len(lines)):
+        for slot in range(3):
+            hidden[k, slot] = tokens[lines[k], slot + 1]
+        tokens[lines[k], 1] = _MASK
+        tokens[lines[k], 2] = _MASK
+        tokens[lines[k], 3] = _NUMBER
+
+
+@njit(cache=True, nogil=True)
+def complete_lines(tokens, lines, hidden):  # type: ignore[no-untyped-def]
+    """Undo `mask_lines`."""
+    for k in range(len(lines)):
+        for slot in range(3):
+            tokens[lines[k], slot + 1] = hidden[k, slot]

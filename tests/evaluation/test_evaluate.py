@@ -211,9 +211,9 @@ def test_tiny_numbers_cost_no_time_and_the_caller_keeps_them(full_programs: Prog
     seen = []
 
     class Watching(MODELS["line-rnn"]):  # type: ignore[misc]
-        def forward(self, batch: Any, *, trace: Any = False) -> Any:
+        def forward(self, batch: Any, *, record: Any = frozenset()) -> Any:
             seen.append(int((tiny * 0.5 == 0).sum()))
-            return super().forward(batch, trace=trace)
+            return super().forward(batch, record=record)
 
     model = build_model("line-rnn", hidden=2)
     model.__class__ = Watching

@@ -103,10 +103,8 @@ def test_path_and_exit_are_those_of_the_evaluation(model: ProgramModel) -> None:
         program = Sampler("full", Lengths.exact(12), seed=5).program(i)[0]
         told = explain(format_program(program), model)
         batch = model.collate([program])
-        output = model(batch, trace=True)
-        assert output.pointer is not None
-        assert output.branch is not None
-        expected = measure_pointer(output.pointer.detach(), output.branch.detach(), batch, PAPER, "full")
+        output = model(batch, record=("pointer", "branch"))
+        expected = measure_pointer(output["pointer"].detach(), output["branch"].detach(), batch, PAPER, "full")
         assert (len(told.path or ()) if told.path_ends else -1) == expected.path_length[0]
         assert told.exit_mass == pytest.approx(float(expected.exit_mass[0]))
 

@@ -35,11 +35,12 @@ def test_saturated_ipa_gnn_is_the_hard_ip_rnn(make: Make, mixed: ProgramTable) -
     assert not torch.allclose(soft(batch).logits, hard(batch).logits), "nothing would be shown"
     with torch.no_grad():
         soft.control.branch.weight *= 1e8  # type: ignore[union-attr, operator]
-    saturated, decided = soft(batch, trace=True), hard(batch, trace=True)
-    taken = saturated.branch[~saturated.branch.isnan() & (saturated.pointer[:-1] > 0)]
+    saturated, decided = soft(batch, record=("pointer", "branch")), hard(batch, record=("pointer", "branch"))
+    branch, met = saturated["branch"], saturated["pointer"][:-1] > 0
+    taken = branch[~branch.isnan() & met]
     assert set(taken.tolist()) == {0.0, 1.0}, "both branches are taken, and fully"
     torch.testing.assert_close(saturated.logits, decided.logits, **EXACT)
-    torch.testing.assert_close(saturated.pointer, decided.pointer, **EXACT)
+    torch.testing.assert_close(saturated["pointer"], decided["pointer"], **EXACT)
 
 
 def right_decisions(batch: Batch, node_paths: list[list[int]]) -> list[Tensor]:

@@ -66,5 +66,5 @@ def test_the_page_of_models_runs(tmp_path: Path) -> None:
     (code,) = code_of("models.md")
     output = run("models_page", code, tmp_path).output
     assert output.logits.shape == (1, 1000)
-    assert output.pointer.shape == (5, 4)
-    assert output.branch.shape == (4, 4)
+    assert output["pointer"].shape == (5, 4)
+    assert output["branch"].shape == (4, 4)

@@ -44,26 +44,26 @@ def close(found: Tensor, expected: list[float] | list[list[float]]) -> None:
 def test_pointer_and_states_of_an_if() -> None:
     model = by_hand()
     batch = model.collate([parse(IF)])
-    output = model(batch, trace="states")
+    output = model(batch, record=("pointer", "branch", "states"))
     assert batch.steps.tolist() == [5]
     close(
-        output.pointer,
+        output["pointer"],
         [[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0.75, 0.25, 0], [0, 0, 0, 0.75, 0.25], *[[0, 0, 0, 0, 1]] * 2],
     )
-    assert output.branch.nan_to_num(-1).tolist() == [[-1, pytest.approx(0.75), -1, -1, -1]] * 5
+    assert output["branch"].nan_to_num(-1).tolist() == [[-1, pytest.approx(0.75), -1, -1, -1]] * 5
     # v0 = 1 makes 1; the if, 2·1 + 5 = 7; the body, 2·7 + 2 = 16; the last line 2·7 + 3 = 17 without it, 35 with it.
-    close(output.states[1, 1], [1] * 4)
-    close(output.states[2, 2], [7] * 4)
-    close(output.states[2, 3], [7] * 4)
-    close(output.states[3, 3], [16] * 4)
-    close(output.states[3, 4], [17] * 4)
-    close(output.states[5, 4], [0.25 * 17 + 0.75 * 35] * 4)
-    close(output.logits[0], (output.states[5, 4] @ model.output.weight).tolist())
+    close(output["states"][1, 1], [1] * 4)
+    close(output["states"][2, 2], [7] * 4)
+    close(output["states"][2, 3], [7] * 4)
+    close(output["states"][3, 3], [16] * 4)
+    close(output["states"][3, 4], [17] * 4)
+    close(output["states"][5, 4], [0.25 * 17 + 0.75 * 35] * 4)
+    close(output.logits[0], (output["states"][5, 4] @ model.output.weight).tolist())
 
 
 def test_the_literal_sum_of_equation_5() -> None:
     model = by_hand(normalise=False)
-    states = model(model.collate([parse(IF)]), trace="states").states
+    states = model(model.collate([parse(IF)]), record=("states",))["states"]
     close(states[2, 2], [0.75 * 7] * 4)
     close(states[2, 3], [0.25 * 7] * 4)
     close(states[3, 3], [0.75 * (2 * 5.25 + 2)] * 4)
@@ -73,21 +73,21 @@ def test_the_literal_sum_of_equation_5() -> None:
 def test_a_loop_leaks_mass_to_the_exit_each_round() -> None:
     model = by_hand()
     batch = model.collate([parse(LOOP)])
-    output = model(batch, trace="states")
+    output = model(batch, record=("pointer", "branch", "states"))
     assert batch.steps.tolist() == [7]  # 1 for the exit, 1 + 1 + 2 for the lines, 2 for the loop
-    close(output.pointer[:, 3], [0, 0, 0.25, 0.25, 0.4375, 0.4375, 0.578125, 0.578125])
-    close(output.pointer[:, 1], [0, 1, 0, 0.75, 0, 0.5625, 0, 0.421875])
+    close(output["pointer"][:, 3], [0, 0, 0.25, 0.25, 0.4375, 0.4375, 0.578125, 0.578125])
+    close(output["pointer"][:, 1], [0, 1, 0, 0.75, 0, 0.5625, 0, 0.421875])
     # The while leaves 2 the first time, 2·(2·2 + 1) = 10 the second, 2·(2·10 + 1) = 42 the third.
     arrived = 0.25 * 2 + 0.1875 * 10 + 0.140625 * 42
-    close(output.states[7, 3], [arrived / 0.578125] * 4)
+    close(output["states"][7, 3], [arrived / 0.578125] * 4)
 
 
 def test_pruning_drops_what_arrives_below_the_threshold() -> None:
     model = by_hand(prune=0.6).eval()
-    output = model(model.collate([parse(LOOP)]), trace=True)
+    output = model(model.collate([parse(LOOP)]), record=("pointer", "dropped"))
     # 3/4 goes round once; of that 9/16 < 0.6 goes round again and is dropped on arrival, 3/16 reaches the exit.
-    close(output.dropped, [0.5625])
-    close(output.pointer[-1], [0, 0, 0, 0.4375])
+    close(output["dropped"], [0.5625])
+    close(output["pointer"][-1], [0, 0, 0, 0.4375])
     expected = (0.25 * 2 + 0.1875 * 10) / 0.4375
     close(output.logits[0], (torch.full((4,), expected, dtype=torch.float64) @ model.output.weight).tolist())
 

@@ -28,7 +28,7 @@ def test_the_registry_holds_the_papers_eight_models() -> None:
 def test_mass_sums_to_one_and_the_exit_absorbs(make: Make, mixed: ProgramTable, name: str) -> None:
     model = make(name, execution="dense")
     batch = model.collate(mixed)
-    pointer = model(batch, trace=True).pointer
+    pointer = model(batch, record=("pointer",))["pointer"]
     program = batch.node_program.long().expand_as(pointer)
     mass = pointer.new_zeros(len(pointer), len(batch)).scatter_add(1, program, pointer)
     torch.testing.assert_close(mass, torch.ones_like(mass))
@@ -105,17 +105,18 @@ def test_a_trace_holds_the_states_of_models_without_a_pointer(make: Make, short:
     for name, width in (("ggnn", 24), ("no-control", 24), ("r-gat", 6)):
         model = make(name)
         batch = model.collate(short)
-        output = model(batch, trace="states")
-        assert output.pointer is None
-        assert output.states.shape == (batch.steps.max() + 1, len(batch.true), width)
-        torch.testing.assert_close(model.output(output.states[-1, batch.exits]), output.logits)
+        output = model(batch, record=("states",))
+        with pytest.raises(ValueError, match="does not record 'pointer'"):
+            model(batch, record=("pointer",))
+        assert output["states"].shape == (batch.steps.max() + 1, len(batch.true), width)
+        torch.testing.assert_close(model.output(output["states"][-1, batch.exits]), output.logits)
 
 
 def test_the_trace_rnns_pointer_is_the_trace(make: Make, short: ProgramTable) -> None:
     model = make("trace-rnn")
     batch = model.collate(short)
     assert batch.rows is not None
-    pointer = model(batch, trace=True).pointer
+    pointer = model(batch, record=("pointer",))["pointer"]
     assert pointer[-1].sum() == len(batch)
     assert set(pointer.unique().tolist()) == {0.0, 1.0}
     assert (pointer[0].nonzero().squeeze(1) == batch.starts).all()

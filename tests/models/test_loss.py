@@ -62,7 +62,7 @@ def test_the_loss_of_bf16_logits_is_computed_in_float32(short: ProgramTable) -> 
     model = build_model("line-rnn", hidden=8)
     batch = model.collate(short)
     logits = model(batch).logits.bfloat16()
-    loss = model.loss(Output(logits), batch)
+    loss = model.loss(Output({"value": logits}), batch)
     assert loss.dtype == torch.float32
     assert torch.equal(loss, cross_entropy(logits.float(), batch.target, reduction="none"))
 

@@ -22,7 +22,7 @@ def gradients(model: ProgramModel, table: ProgramTable) -> tuple[Output, dict[st
     model.zero_grad()
     batch = model.collate(table)
     check_batch(batch)
-    output = model(batch, trace=True)
+    output = model(batch, record=model.records & {"pointer", "branch"})
     torch.nn.functional.cross_entropy(output.logits, batch.target, reduction="sum").backward()
     return output, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
@@ -48,23 +48,23 @@ def test_dense_and_packed_tell_the_same_trace(make: Make, mixed: ProgramTable, n
     packed = make(name)
     batch = packed.collate(mixed)
     assert batch.rows is not None
-    ours = packed(batch, trace="states")
-    theirs = packed.with_config(execution="dense")(batch, trace="states")
-    assert ours.pointer.shape == theirs.pointer.shape == (batch.steps.max() + 1, len(batch.true))
-    assert ours.branch.shape == theirs.branch.shape == (batch.steps.max(), len(batch.true))
-    assert ours.states.shape == theirs.states.shape
+    ours = packed(batch, record=("pointer", "branch", "states"))
+    theirs = packed.with_config(execution="dense")(batch, record=("pointer", "branch", "states"))
+    assert ours["pointer"].shape == theirs["pointer"].shape == (batch.steps.max() + 1, len(batch.true))
+    assert ours["branch"].shape == theirs["branch"].shape == (batch.steps.max(), len(batch.true))
+    assert ours["states"].shape == theirs["states"].shape
 
     steps = torch.tensor(batch.rows.step_offsets).diff()
-    computed = torch.zeros_like(ours.pointer, dtype=torch.bool)
+    computed = torch.zeros_like(ours["pointer"], dtype=torch.bool)
     computed[torch.repeat_interleave(torch.arange(len(steps)), steps), batch.rows.node] = True
     computed[:, batch.exits] = True
-    torch.testing.assert_close(ours.pointer[computed], theirs.pointer[computed], **EXACT)
-    torch.testing.assert_close(ours.states[computed], theirs.states[computed], **EXACT)
-    assert not ours.pointer[~computed].any()
-    decided = ~ours.branch.isnan()
+    torch.testing.assert_close(ours["pointer"][computed], theirs["pointer"][computed], **EXACT)
+    torch.testing.assert_close(ours["states"][computed], theirs["states"][computed], **EXACT)
+    assert not ours["pointer"][~computed].any()
+    decided = ~ours["branch"].isnan()
     assert decided.any()
     assert torch.equal(decided, computed[:-1] & (batch.true != batch.false))
-    torch.testing.assert_close(ours.branch[decided], theirs.branch[decided], **EXACT)
+    torch.testing.assert_close(ours["branch"][decided], theirs["branch"][decided], **EXACT)
 
 
 @pytest.mark.parametrize("name", IP_MODELS)
@@ -75,10 +75,10 @@ def test_batch_equals_one_program_at_a_time(make: Make, mixed: ProgramTable, nam
     for i in range(len(mixed)):
         output, gradient = gradients(model, mixed.slice(i, i + 1))
         torch.testing.assert_close(output.logits[0], together.logits[i], **EXACT)
-        if together.pointer is not None and name != "trace-rnn":
+        if "pointer" in together.recorded and name != "trace-rnn":
             batch = model.collate(mixed)
             nodes = slice(int(batch.node_offsets[i]), int(batch.node_offsets[i + 1]))
-            torch.testing.assert_close(output.pointer, together.pointer[: len(output.pointer), nodes], **EXACT)
+            torch.testing.assert_close(output["pointer"], together["pointer"][: len(output["pointer"]), nodes], **EXACT)
         for key, value in gradient.items():
             alone[key] = alone.get(key, torch.zeros_like(value)) + value
     for key, value in sums.items():

@@ -20,14 +20,17 @@ def test_pruning_next_to_nothing_changes_nothing(make: Make, mixed: ProgramTable
     packed = make(name, normalise=normalise).eval()
     pruned = packed.with_config(prune=1e-300)
     batch = packed.collate(mixed)
-    expected, found = packed(batch, trace=True), pruned(pruned.collate(mixed), trace=True)
+    expected = packed(batch, record=("pointer", "branch"))
+    found = pruned(pruned.collate(mixed), record=("pointer", "branch", "dropped"))
     torch.testing.assert_close(found.logits, expected.logits, rtol=1e-9, atol=1e-12)
-    steps = len(found.branch)
+    steps = len(found["branch"])
     exits = batch.exits
-    torch.testing.assert_close(found.pointer[:, exits], expected.pointer[: steps + 1, exits], rtol=1e-9, atol=1e-12)
-    computed = ~expected.branch[:steps].isnan() & (expected.pointer[:steps] > 0)
-    torch.testing.assert_close(found.branch[computed], expected.branch[:steps][computed], rtol=1e-9, atol=1e-12)
-    assert found.dropped.max() < 1e-250
+    torch.testing.assert_close(
+        found["pointer"][:, exits], expected["pointer"][: steps + 1, exits], rtol=1e-9, atol=1e-12
+    )
+    computed = ~expected["branch"][:steps].isnan() & (expected["pointer"][:steps] > 0)
+    torch.testing.assert_close(found["branch"][computed], expected["branch"][:steps][computed], rtol=1e-9, atol=1e-12)
+    assert found["dropped"].max() < 1e-250
 
 
 def test_dropped_mass_is_what_never_arrives(make: Make, mixed: ProgramTable) -> None:
@@ -35,10 +38,12 @@ def test_dropped_mass_is_what_never_arrives(make: Make, mixed: ProgramTable) -> 
     model = make("ipa-gnn", prune=1e-3, budget=StepBudget(factor=50.0)).eval()
     batch = model.collate(mixed)
     assert batch.rows is None
-    output = model(batch, trace=True)
-    assert output.dropped.max() > 1e-3
-    torch.testing.assert_close(output.pointer[-1, batch.exits] + output.dropped, torch.ones_like(output.dropped))
-    assert len(output.branch) < batch.steps.max() / 4, "it ends when nothing is left to follow"
+    output = model(batch, record=("pointer", "branch", "dropped"))
+    assert output["dropped"].max() > 1e-3
+    torch.testing.assert_close(
+        output["pointer"][-1, batch.exits] + output["dropped"], torch.ones_like(output["dropped"])
+    )
+    assert len(output["branch"]) < batch.steps.max() / 4, "it ends when nothing is left to follow"
 
 
 def test_a_hard_pointer_costs_one_row_a_step(make: Make, mixed: ProgramTable) -> None:
@@ -55,9 +60,9 @@ def test_pruning_is_for_inference(make: Make, short: ProgramTable) -> None:
     with pytest.raises(RuntimeError, match=r"call model.eval\(\) first"):
         model(model.collate(short))
     model.eval()
-    assert model(model.collate(short)).dropped.shape == (len(short),)
-    with pytest.raises(ValueError, match="keeps no states"):
-        model(model.collate(short), trace="states")
+    assert model(model.collate(short), record=("dropped",))["dropped"].shape == (len(short),)
+    with pytest.raises(ValueError, match="does not record states"):
+        model(model.collate(short), record=("pointer", "branch", "states"))
 
 
 @pytest.mark.slow
@@ -68,10 +73,10 @@ def test_twenty_programs_of_length_100_in_twenty_seconds() -> None:
     quick = model.with_config(prune=1e-4)
     quick(quick.collate(table.slice(0, 1)))
     start = time.process_time()
-    found = quick(quick.collate(table))
+    found = quick(quick.collate(table), record=("dropped",))
     seconds = time.process_time() - start
     with torch.no_grad():
         expected = model(model.collate(table))
-    print(f"{seconds:.1f} s; at most {found.dropped.max():.4f} of the mass dropped")
+    print(f"{seconds:.1f} s; at most {found['dropped'].max():.4f} of the mass dropped")
     assert torch.equal(found.logits.argmax(1), expected.logits.argmax(1))
     assert seconds < 20

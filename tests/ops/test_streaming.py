@@ -145,12 +145,13 @@ def test_all_nodes_without_the_host_are_the_dense_form(make: Make, mixed: Progra
     model = make(name, execution="dense").eval()
     batch = collate_static(model, mixed)
     with torch.inference_mode():
-        expected, found = model(batch, trace=True), run_all_nodes(model, batch, trace=True)
+        record = model.records & {"pointer", "branch"}
+        expected, found = model(batch, record=record), run_all_nodes(model, batch, record=record)
     torch.testing.assert_close(found.logits, expected.logits, **EXACT)
-    assert (found.pointer is None) == (expected.pointer is None)
-    if expected.pointer is not None:
-        torch.testing.assert_close(found.pointer, expected.pointer, **EXACT)
-        torch.testing.assert_close(found.branch, expected.branch, **EXACT, equal_nan=True)
+    assert found.recorded.keys() == expected.recorded.keys() == record
+    if record:
+        torch.testing.assert_close(found["pointer"], expected["pointer"], **EXACT)
+        torch.testing.assert_close(found["branch"], expected["branch"], **EXACT, equal_nan=True)
 
 
 def test_empty_batches_have_no_answers(make: Make, short: ProgramTable) -> None:
@@ -180,19 +181,21 @@ for key, parameter in model.named_parameters():
 table = Sampler("full", Lengths.uniform((3, 7)), seed=5).table(0, 3)
 batch = model.collate(table)
 with torch.inference_mode():
-    expected, found = model(batch, trace=True), run_static(model, batch, trace=True, precision="fp32")
+    record = model.records & {"pointer", "branch"}
+    expected, found = model(batch, record=record), run_static(model, batch, record=record, precision="fp32")
     torch.testing.assert_close(found.logits, expected.logits, rtol=1e-4, atol=1e-6)
-    if expected.pointer is not None:
-        torch.testing.assert_close(found.pointer, expected.pointer, rtol=1e-4, atol=1e-6)
-        told = ~found.branch.isnan()
-        assert not (expected.pointer[:-1][~told & ~expected.branch.isnan()] > 0).any()
-        torch.testing.assert_close(found.branch[told], expected.branch[told], rtol=1e-4, atol=1e-6)
+    if record:
+        torch.testing.assert_close(found["pointer"], expected["pointer"], rtol=1e-4, atol=1e-6)
+        told = ~found["branch"].isnan()
+        assert not (expected["pointer"][:-1][~told & ~expected["branch"].isnan()] > 0).any()
+        torch.testing.assert_close(found["branch"][told], expected["branch"][told], rtol=1e-4, atol=1e-6)
     if model.can_prune and not options:
         pruning = model.with_config(prune=0.3).eval()
-        expected, found = pruning(batch), run_static(pruning, batch, precision="fp32")
-        assert expected.dropped.max() > 0.3 or model.hard
+        expected = pruning(batch, record=["dropped"])
+        found = run_static(pruning, batch, record=["dropped"], precision="fp32")
+        assert expected["dropped"].max() > 0.3 or model.hard
         torch.testing.assert_close(found.logits, expected.logits, rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(found.dropped, expected.dropped, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(found["dropped"], expected["dropped"], rtol=1e-4, atol=1e-6)
 """
 
 

@@ -21,8 +21,7 @@ from ..conftest import EXACT, HOWS, Make, assert_same
 def trace_losses(dense: ProgramModel, table: ProgramTable) -> tuple[Tensor, Tensor]:
     """What the dense form loses by final values, and by decisions along the true traces as far as steps allow."""
     batch = dense.collate(table)
-    output = dense(batch, trace=True)
-    assert output.branch is not None
+    output = dense(batch, record=("pointer", "branch"))
     losses = []
     for index, program in enumerate(table):
         graph, first = control_flow_graph(program), int(batch.node_offsets[index])
@@ -36,7 +35,7 @@ def trace_losses(dense: ProgramModel, table: ProgramTable) -> tuple[Tensor, Tens
             if t + distance[node] > int(batch.steps[index]):
                 break
             if graph.true[node] != graph.false[node]:
-                share = output.branch[t, first + node]
+                share = output["branch"][t, first + node]
                 loss = loss - (share if following == graph.true[node] else 1 - share).log()
         losses.append(loss)
     return cross_entropy(output.logits, batch.target, reduction="none"), torch.stack(losses)
@@ -51,22 +50,22 @@ def test_the_loss_of_decisions_along_the_trace(
     some = some.take([i for i, program in enumerate(some) if trace_length(program) <= 100])
     model = make("ipa-gnn", budget=budget, normalise=normalise)
     batch = model.collate(some, taken=True)
-    output = model(batch)
-    assert output.trace_loss is not None
+    output = model(batch, record=("trace_loss",))
     dense = model.with_config(execution="dense")
     value_loss, trace_loss = trace_losses(dense, some)
-    torch.testing.assert_close(output.trace_loss, trace_loss, **EXACT)
+    torch.testing.assert_close(output["trace_loss"], trace_loss, **EXACT)
     assert (trace_loss > 0.5).sum() > len(some) / 3
     weight = torch.linspace(0.5, 2, len(some), dtype=torch.float64)  # of each program, which gradients must tell apart
     (value_loss + weight * trace_loss).sum().backward()
-    (cross_entropy(output.logits, batch.target, reduction="none") + weight * output.trace_loss).sum().backward()
+    (cross_entropy(output.logits, batch.target, reduction="none") + weight * output["trace_loss"]).sum().backward()
     ours, theirs = ({name: x.grad for name, x in each.named_parameters()} for each in (model, dense))
     assert_same(ours, theirs, **EXACT)
 
 
 def test_batches_tell_the_branches_of_traces_when_asked(make: Make, short: ProgramTable) -> None:
     model = make("ipa-gnn")
-    assert model(model.collate(short)).trace_loss is None
+    with pytest.raises(ValueError, match="no branch labels"):
+        model(model.collate(short), record=("trace_loss",))
     loop = parse("v0 = 1\nv1 = 2\nwhile v1 > 0:\n  v1 -= 1\n  v0 += 3\nv0 *= 2")
     rows = make("ipa-gnn", budget=StepBudget("trace")).collate([loop], taken=True).rows
     assert rows is not None
@@ -91,4 +90,4 @@ def test_hard_decisions_are_judged_by_their_probabilities(make: Make, short: Pro
     passed = rows.taken >= 0
     judged = -logarithms[passed, rows.taken[passed].long()]
     wanted = torch.zeros(len(batch), dtype=torch.float64).index_add(0, rows.program[passed], judged)
-    torch.testing.assert_close(model(batch).trace_loss, wanted, **EXACT)
+    torch.testing.assert_close(model(batch, record=("trace_loss",))["trace_loss"], wanted, **EXACT)

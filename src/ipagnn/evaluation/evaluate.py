@@ -196,7 +196,8 @@ class _Runner:
     """A model, and how batches are formed for it."""
 
     def __init__(self, model: ProgramModel, device: torch.device, batch_bytes: int | None, pointer: bool) -> None:
-        self.model, self.device, self.pointer = model, device, pointer
+        self.model, self.device = model, device
+        self.record = {"pointer", "branch"} if pointer and {"pointer", "branch"} <= model.records else set()
         self.call: Callable[..., Output] = lambda function, *arguments: function(*arguments)
         config = model.config
         self.static = runs_static(model)
@@ -274,7 +275,7 @@ class _Runner:
                 self.device.type == "cpu" or self._bytes(sizes.take(order[first : first + 1]), False) > self.batch_bytes
             )
             low, high = first + 1, len(order)
-            if self.holds == "nodes" or (self.static and self.pointer):
+            if self.holds == "nodes" or (self.static and self.record):
                 # All nodes are computed, or told of, until the last program of the batch has ended: let none wait long.
                 rounds = self._rounds(sizes)[order]
                 high = int(np.searchsorted(rounds, 2 * rounds[first], side="right"))
@@ -291,7 +292,7 @@ class _Runner:
         """About how much memory a batch takes."""
         rounds = self._rounds(sizes)
         state, nodes, steps = self.state_bytes, int(sizes.nodes.sum()), int(rounds.max())
-        told = 64 * nodes * steps if self.pointer else 0
+        told = 64 * nodes * steps if self.record else 0
         if self.holds == "sequence":
             if self.static:
                 return 8 * (state + 512) * len(rounds) + 64 * int(rounds.sum()) + told
@@ -313,17 +314,16 @@ class _Runner:
         batch = collate_static(model, table) if self.static else model.collate(table)
         output = self.call(self._forward, model, batch)
         measured = None
-        if output.pointer is not None and output.branch is not None:
-            measured = measure_pointer(output.pointer, output.branch, batch, self.model.config.grammar, task)
+        if self.record:
+            measured = measure_pointer(output["pointer"], output["branch"], batch, self.model.config.grammar, task)
         correct = self.model.correct(output, batch).cpu().numpy()
         return _read_logits(output.logits, batch.target) | {"correct": correct}, measured
 
     def _forward(self, model: ProgramModel, batch: Batch) -> Output:
         with torch.inference_mode():
             if self.static:
-                return run_static(model, batch.to(self.device), trace=self.pointer)
-            output: Output = model(batch.to(self.device), trace=self.pointer)
-        return output
+                return run_static(model, batch.to(self.device), record=self.record)
+            return model(batch.to(self.device), record=self.record)
 
 
 def _read_logits(logits: Tensor, target: Tensor) -> dict[str, Array]:

@@ -60,11 +60,11 @@ class PointerMetrics:
 
 
 def measure_pointer(pointer: Tensor, branch: Tensor, batch: Batch, grammar: Grammar, task: Task) -> PointerMetrics:
-    """Measure a traced output.
+    """Measure a recorded pointer.
 
     Args:
-        pointer: As in `Output`. [step + 1, node]
-        branch: As in `Output`. [step, node]
+        pointer: As in `ipagnn.models.output`. [step + 1, node]
+        branch: The same. [step, node]
         batch: The programs, on the CPU.
         grammar: Decides the true trace.
         task: The true trace is known of full programs only.

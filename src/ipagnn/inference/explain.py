@@ -151,20 +151,20 @@ def explain(source: str, model: ModelLike | None = None, *, max_steps: int = MAX
 
 def explain_program(program: Program, chosen: LoadedModel, *, max_steps: int = MAX_STEPS) -> Explanation:
     """`explain` for a program and a model that are at hand."""
-    batch, output = run(program, chosen, trace=True)
+    batch, output = run(program, chosen, ("pointer", "branch"))
     prediction = prediction_of(program, chosen, batch, output, max_steps)
     graph = control_flow_graph(program)
     grammar = chosen.grammar
     told: dict[str, Any] = dict.fromkeys(("pointer", "branch", "path", "path_ends", "soft", "visits", "exit_mass"))
     shown = SHOWN_STEPS
-    if output.pointer is not None:
-        pointer = output.pointer.float().cpu().numpy()
+    if "pointer" in output.recorded:
+        pointer = output["pointer"].float().cpu().numpy()
         absorbed = pointer[:, -1] >= ABSORBED
         shown = min(int(absorbed.argmax()) if absorbed.any() else len(pointer) - 1, SHOWN_STEPS)
         told |= {"pointer": pointer[: shown + 1], "exit_mass": float(pointer[-1, -1])}
         told["visits"] = pointer[:-1, :-1].astype(np.float64).sum(axis=0)
-    if output.pointer is not None and output.branch is not None:
-        branch = output.branch.float().cpu().numpy()
+    if {"pointer", "branch"} <= output.recorded.keys():
+        branch = output["branch"].float().cpu().numpy()
         if not np.isnan(branch).all() or (graph.true == graph.false).all():  # a model may follow the true trace instead
             path, ends = _likely_path(graph, branch)
             told |= {"branch": branch[:shown], "path": path[:SHOWN_STEPS], "path_ends": ends}

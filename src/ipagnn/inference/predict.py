@@ -1,5 +1,6 @@
 """What a model says a program comes to, beside what it does come to."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -130,19 +131,26 @@ def predict(source: str, model: ModelLike | None = None, *, max_steps: int = MAX
 
 def predict_program(program: Program, chosen: LoadedModel, *, max_steps: int = MAX_STEPS) -> Prediction:
     """`predict` for a program and a model that are at hand."""
-    batch, output = run(program, chosen, trace=False)
+    batch, output = run(program, chosen)
     return prediction_of(program, chosen, batch, output, max_steps)
 
 
-def run(program: Program, chosen: LoadedModel, *, trace: bool) -> tuple[Batch, Output]:
-    """Run the model on the one program, pruned if it is long."""
+def run(program: Program, chosen: LoadedModel, record: Iterable[str] = ()) -> tuple[Batch, Output]:
+    """Run the model on the one program, pruned if it is long.
+
+    Args:
+        program: The program.
+        chosen: The model.
+        record: Quantities to record, out of what the model can record, beside the dropped mass.
+    """
     chosen.check(program)
     # Without rows, which are many for a long program.
     outline = collate([program], None, chosen.config.budget, indent=chosen.config.indent)
     model = chosen.for_size(len(outline.true) * int(outline.steps[0]))
     batch = outline if model.needed_rows is None else model.collate([program])
     with torch.inference_mode():
-        output = model(batch.to(next(model.parameters()).device), trace=trace)
+        wanted = {"dropped", *record} & model.records
+        output = model(batch.to(next(model.parameters()).device), record=wanted)
     if not output.logits.isfinite().all():
         raise ValueError(f"The model {chosen.name} computes what is not a number; its weights are damaged.")
     return batch, output
@@ -160,7 +168,7 @@ def prediction_of(
         int(batch.steps[0]),
         probabilities,
         true_result(program, chosen.grammar, max_steps),
-        0.0 if output.dropped is None else float(output.dropped[0]),
+        float(output["dropped"][0]) if "dropped" in output.recorded else 0.0,
     )
 
 

@@ -1,6 +1,6 @@
 """The paper's models: `build_model` makes one, `load_model` reads one, and `model(batch)` runs it."""
 
-from ipagnn.models.base import Output, ProgramModel
+from ipagnn.models.base import ProgramModel
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.files import ModelFile, ModelFileError, available_models, find_model_file, load_model, save_model
 from ipagnn.models.ggnn import GGNN
@@ -9,6 +9,7 @@ from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.models.line_rnn import LineRNN
 from ipagnn.models.no_control import NoControl
 from ipagnn.models.no_execute import NoExecute
+from ipagnn.models.output import Output, Recorded
 from ipagnn.models.r_gat import RGAT
 from ipagnn.models.registry import MODELS, build_model, config_from_dict, model_config, model_title, register
 from ipagnn.models.trace_rnn import TraceRNN
@@ -27,6 +28,7 @@ __all__ = [
     "NoExecute",
     "Output",
     "ProgramModel",
+    "Recorded",
     "TraceRNN",
     "available_models",
     "build_model",

@@ -1,9 +1,8 @@
-"""What all models have in common: construction, output and collation."""
+"""What all models have in common: construction, call and collation."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,35 +13,8 @@ from ipagnn.data.collate import collate
 from ipagnn.data.contract import Batch, RowKind, Rows
 from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
 from ipagnn.models.config import ModelConfig
+from ipagnn.models.output import Output, chosen_records
 from ipagnn.nn.cell import STATE_PARTS, Decoder, Dense, StatementRNN
-
-Trace = bool | Literal["states"]
-"""What an output tells beside logits: nothing, the pointer and the branch decisions, or these and all states."""
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What a model tells about a batch.
-
-    Attributes:
-        logits: [program, class]
-        pointer: p_{t,n}, from before the first step to after the last; None for models without a pointer over nodes,
-            and where no trace was asked for. The packed execution leaves out (as 0) node-steps from which the exit is
-            out of reach, and so may sum to less than 1. [step + 1, node]
-        branch: Probability of the true branch, NaN where nothing was decided. [step, node]
-        states: h_{t,n}, if asked for with `trace="states"`; 0 where the packed execution computes none.
-            [step + 1, node, state]
-        dropped: Pointer mass dropped by pruning, summed over steps; None without pruning. [program]
-        trace_loss: The negative logarithm of the probability of all decisions that the true trace takes, each made
-            where and when it does; None unless the batch tells them. [program]
-    """
-
-    logits: Tensor
-    pointer: Tensor | None = None
-    branch: Tensor | None = None
-    states: Tensor | None = None
-    dropped: Tensor | None = None
-    trace_loss: Tensor | None = None
 
 
 class ProgramModel(nn.Module, ABC):
@@ -59,6 +31,7 @@ class ProgramModel(nn.Module, ABC):
         name: Its name in the registry.
         title: Its name in tables, figures and model cards; empty for the one in the registry.
         rows: The rows its packed execution reads; None if it reads none.
+        records: Names of the quantities that it can record; see `ipagnn.models.output`.
         tasks: The tasks it can be trained and tested on.
         can_prune: Whether it has a pointer whose mass can be pruned.
         state_parts: A state that the output layer reads has this times `hidden` numbers.
@@ -72,6 +45,7 @@ class ProgramModel(nn.Module, ABC):
     name: ClassVar[str] = ""
     title: ClassVar[str] = ""
     rows: ClassVar[RowKind | None] = None
+    records: ClassVar[frozenset[str]] = frozenset()
     tasks: ClassVar[tuple[Task, ...]] = ("full", "partial")
     can_prune: ClassVar[bool] = False
     state_parts: ClassVar[int] = STATE_PARTS
@@ -128,9 +102,22 @@ class ProgramModel(nn.Module, ABC):
         self.cell = StatementRNN(hidden, generator)
         self.output: Dense | Decoder = Dense(self.state_parts * hidden, self.config.grammar.modulus, generator)
 
+    def __call__(self, batch: Batch, *, record: Iterable[str] = ()) -> Output:
+        """Predict a batch of programs.
+
+        Args:
+            batch: The programs.
+            record: Names of quantities to record on the way, out of `records`.
+
+        Raises:
+            ValueError: The model does not record one of them.
+        """
+        output: Output = super().__call__(batch, record=chosen_records(record, self.records, self.name))
+        return output
+
     @abstractmethod
-    def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
-        """Logits of a batch; with `trace` also how the model came to them."""
+    def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
+        """Predictions for a batch, and what was asked for in `record`; called by `model(batch, record=...)`."""
 
     def loss(self, output: Output, batch: Batch) -> Tensor:
         """What training minimises the mean of: the cross entropy of the target, in nats. [program]

@@ -7,9 +7,10 @@ import torch
 
 from ipagnn._common.options import option
 from ipagnn.data.contract import Batch, RowKind
-from ipagnn.models.base import Output, Trace, rows_of
+from ipagnn.models.base import rows_of
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.message_passing import MessagePassing
+from ipagnn.models.output import Output, recorded
 from ipagnn.models.registry import register
 from ipagnn.nn.control import InstructionPointer
 from ipagnn.nn.execution import RunStatement
@@ -49,7 +50,7 @@ class IPAGNN(MessagePassing):
     name: ClassVar[str] = "ipa-gnn"
     title: ClassVar[str] = "IPA-GNN"
     rows: ClassVar[RowKind | None] = "graph"
-    has_pointer: ClassVar[bool] = True
+    records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "states", "dropped", "trace_loss"})
     can_prune: ClassVar[bool] = True
     hard: ClassVar[bool] = False
     config: Config
@@ -64,12 +65,12 @@ class IPAGNN(MessagePassing):
         )
         self.execution = RunStatement()
 
-    def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
+    def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
         """See `ProgramModel.forward`."""
         if self.config.prune:
-            return self._run_pruned(batch, trace)
+            return self._run_pruned(batch, record)
         if self.config.execution == "dense":
-            return self.run_dense(batch, trace)
+            return self.run_dense(batch, record)
         rows = rows_of(batch, "graph")
         packed = run_packed(
             self.cell,
@@ -78,16 +79,25 @@ class IPAGNN(MessagePassing):
             len(batch),
             hard=self.hard,
             normalise=self.config.normalise,
-            keep=bool(trace),
+            keep=bool(record & {"pointer", "branch", "states"}),
         )
-        told = unpack(packed, rows, batch, normalise=self.config.normalise, trace=trace)
-        return Output(self.output(packed.final), trace_loss=packed.trace_loss, **told)
+        found = unpack(packed, rows, batch, record, normalise=self.config.normalise)
+        if "trace_loss" in record:
+            if packed.trace_loss is None:
+                raise ValueError(
+                    "The batch has no branch labels, so there is no trace_loss; collate it with taken=True."
+                )
+            found["trace_loss"] = packed.trace_loss
+        if "dropped" in record:
+            found["dropped"] = torch.zeros_like(packed.final[:, 0])
+        return Output({"value": self.output(packed.final)}, recorded(found, record))
 
-    def _run_pruned(self, batch: Batch, trace: Trace) -> Output:
+    def _run_pruned(self, batch: Batch, record: frozenset[str]) -> Output:
         if self.training:
             raise RuntimeError("Pruning is for inference only; call model.eval() first, or train with prune=0.")
-        if trace == "states":
-            raise ValueError("Pruned execution keeps no states; ask for trace=True, or set prune=0.")
+        if refused := sorted(record & {"states", "trace_loss"}):
+            raise ValueError(f"Pruned execution does not record {refused[0]}; ask for the pointer, or set prune=0.")
+        drawn = bool(record & {"pointer", "branch"})
         config = self.config
         pruned = run_pruned(
             self.cell,
@@ -96,7 +106,7 @@ class IPAGNN(MessagePassing):
             prune=config.prune,
             hard=self.hard,
             normalise=config.normalise,
-            keep=bool(trace),
+            keep=drawn,
         )
-        told = trace_pruned(pruned, batch) if trace else {}
-        return Output(self.output(pruned.final), dropped=pruned.dropped, **told)
+        found = trace_pruned(pruned, batch) if drawn else {}
+        return Output({"value": self.output(pruned.final)}, recorded(found | {"dropped": pruned.dropped}, record))

@@ -13,12 +13,14 @@ node at every step, over the flat graph of the batch. This is the `dense` execut
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from ipagnn.data.contract import Batch
-from ipagnn.models.base import Output, ProgramModel, Trace
+from ipagnn.models.base import ProgramModel
+from ipagnn.models.output import Output, recorded
 from ipagnn.nn.cell import StatementRNN
 
 EDGE_TYPES = 4
@@ -124,38 +126,37 @@ class Execution(nn.Module, ABC):
 class MessagePassing(ProgramModel):
     """A model of the table; a subclass sets `control` and `execution`."""
 
+    records: ClassVar[frozenset[str]] = frozenset({"states"})
     control: Control
     execution: Execution
 
-    def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
+    def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
         """See `ProgramModel.forward`."""
-        return self.run_dense(batch, trace)
+        return self.run_dense(batch, record)
 
-    def run_dense(self, batch: Batch, trace: Trace = False) -> Output:
+    def run_dense(self, batch: Batch, record: frozenset[str] = frozenset()) -> Output:
         """The five lines, T(x) times; a program whose steps are over stands still."""
         table = self.cell.table()
         edges = self.control.edges(batch)
         decides = batch.true != batch.false
         h, p = self.start(batch)
-        pointers, branches, states = [p], [], [self._told(h, p, batch)]
+        found = {"pointer": [p], "branch": [], "states": [self._readable(h, p, batch)]}
         for t in range(max(batch.steps.tolist(), default=0)):
             h_new, arrived, b = self.step(h, p, table, batch, edges)
             running = (t < batch.steps)[batch.node_program]
             h = torch.where(running[:, None], h_new, h)
             p = torch.where(running, arrived, p)
-            if trace:
-                pointers.append(p)
-                branches.append(torch.where(running & decides, b[:, 0], torch.nan))
-            if trace == "states":
-                states.append(self._told(h, p, batch))
+            if "pointer" in record:
+                found["pointer"].append(p)
+            if "branch" in record:
+                found["branch"].append(torch.where(running & decides, b[:, 0], torch.nan))
+            if "states" in record:
+                found["states"].append(self._readable(h, p, batch))
         logits = self.output(self.control.final(h, p, batch))
-        told = bool(trace) and self.control.has_pointer
-        return Output(
-            logits,
-            pointer=torch.stack(pointers) if told else None,
-            branch=torch.stack(branches) if told else None,
-            states=torch.stack(states) if trace == "states" else None,
-        )
+        series = {
+            name: torch.stack(found[name]) if found[name] else p.new_empty(0, len(p)) for name in record & found.keys()
+        }
+        return Output({"value": logits}, recorded(series, record))
 
     def start(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """h_{0,n} [node, state] and p_{0,n} [node]."""
@@ -174,6 +175,6 @@ class MessagePassing(ProgramModel):
             updated = torch.where(is_exit(batch)[:, None], proposal, updated)
         return updated, arrived, b
 
-    def _told(self, h: Tensor, p: Tensor, batch: Batch) -> Tensor:
-        """States as an output tells them: those of the exits as they would be read now."""
+    def _readable(self, h: Tensor, p: Tensor, batch: Batch) -> Tensor:
+        """The states, those of the exits as the output layer would read them now. [node, state]"""
         return h.index_copy(0, batch.exits.long(), self.control.final(h, p, batch))

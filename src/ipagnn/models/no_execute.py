@@ -47,6 +47,7 @@ class NoExecute(MessagePassing):
     name: ClassVar[str] = "no-execute"
     title: ClassVar[str] = "NoExecute"
 
+    records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "states"})
     config: Config
 
     def build(self, generator: torch.Generator) -> None:

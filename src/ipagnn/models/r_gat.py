@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from ipagnn._common.options import option
 from ipagnn.data.contract import Batch
-from ipagnn.models.base import Output, ProgramModel, Trace
+from ipagnn.models.base import ProgramModel
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.message_passing import EDGE_TYPES, Edges
+from ipagnn.models.output import Output, recorded
 from ipagnn.models.registry import register
 from ipagnn.nn.cell import xavier_uniform
 
@@ -85,6 +86,7 @@ class RGAT(ProgramModel):
 
     name: ClassVar[str] = "r-gat"
     title: ClassVar[str] = "R-GAT"
+    records: ClassVar[frozenset[str]] = frozenset({"states"})
     state_parts: ClassVar[int] = 1
 
     config: Config
@@ -94,7 +96,7 @@ class RGAT(ProgramModel):
         super().build(generator)
         self.attention = RelationalAttention(self.config.hidden, self.config.heads, EDGE_TYPES, generator)
 
-    def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
+    def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
         """See `ProgramModel.forward`."""
         edges = Edges.both_ways(batch)
         h = self.start(batch)
@@ -102,9 +104,10 @@ class RGAT(ProgramModel):
         for t in range(max(batch.steps.tolist(), default=0)):
             running = (t < batch.steps)[batch.node_program]
             h = torch.where(running[:, None], self.step(h, edges), h)
-            if trace == "states":
+            if "states" in record:
                 states.append(h)
-        return Output(self.output(h[batch.exits]), states=torch.stack(states) if trace == "states" else None)
+        found = {"states": torch.stack(states)} if record else {}
+        return Output({"value": self.output(h[batch.exits])}, recorded(found, record))
 
     def start(self, batch: Batch) -> Tensor:
         """h_{0,n}. [node, hidden]"""

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from ipagnn._common.options import option
 from ipagnn.data.contract import Batch
-from ipagnn.models.base import Output, ProgramModel, Trace, rows_of
+from ipagnn.models.base import ProgramModel, rows_of
 from ipagnn.models.config import ModelConfig
+from ipagnn.models.output import Output, recorded
 from ipagnn.nn.cell import Decoder
 from ipagnn.ops.pointer.packed import run_packed
 from ipagnn.ops.pointer.unpack import unpack
@@ -44,16 +45,15 @@ class SequenceModel(ProgramModel):
     def sequences(self, batch: Batch) -> list[Tensor]:
         """The statements of each program in the order they are read. [statement, 4] each"""
 
-    def forward(self, batch: Batch, *, trace: Trace = False) -> Output:
+    def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
         """See `ProgramModel.forward`."""
         if self.config.execution == "dense":
             return self._run_dense(batch)
         assert self.rows is not None
         rows = rows_of(batch, self.rows)
-        told_of = trace if rows.kind == "trace" else False
-        packed = run_packed(self.cell, None, rows, len(batch), normalise=False, keep=bool(told_of))
-        told = unpack(packed, rows, batch, normalise=False, trace=told_of)
-        return Output(self.output(packed.final), **told)
+        packed = run_packed(self.cell, None, rows, len(batch), normalise=False, keep=bool(record))
+        found = unpack(packed, rows, batch, record, normalise=False)
+        return Output({"value": self.output(packed.final)}, recorded(found, record))
 
     def _run_dense(self, batch: Batch) -> Output:
         """One program at a time, one statement at a time."""
@@ -63,4 +63,4 @@ class SequenceModel(ProgramModel):
             for statement in statements:
                 h = self.cell(h, statement[None])
             finals.append(h)
-        return Output(self.output(torch.cat([self.cell.zero_state(0), *finals])))
+        return Output({"value": self.output(torch.cat([self.cell.zero_state(0), *finals]))})

@@ -5,7 +5,7 @@ nodes where there is mass (`static_cuda`), sequence models a row for each progra
 (`static_dense`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -14,9 +14,10 @@ import torch
 from ipagnn.data.collate import collate
 from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
-from ipagnn.models.base import Output, ProgramModel, rows_of
+from ipagnn.models.base import ProgramModel, rows_of
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.models.message_passing import MessagePassing
+from ipagnn.models.output import Output, recorded
 from ipagnn.models.r_gat import RGAT
 from ipagnn.models.sequence import SequenceModel
 from ipagnn.models.static_dense import run_all_nodes
@@ -55,15 +56,18 @@ def runs_static(model: ProgramModel) -> bool:
     return isinstance(model, MessagePassing | RGAT)
 
 
-def run_static(model: ProgramModel, batch: Batch, *, trace: bool = False, precision: "Precision" = "tf32x3") -> Output:
+def run_static(
+    model: ProgramModel, batch: Batch, *, record: Iterable[str] = (), precision: "Precision" = "tf32x3"
+) -> Output:
     """What a model says about a batch, exactly (but for `prune` in its configuration) and without gradients.
 
     Args:
         model: The model.
         batch: The programs, on the model's device, from `collate_static`.
-        trace: Also tell what the pointer did, if the model has one.
+        record: Any of `pointer`, `branch` and `dropped`, if the model records it.
         precision: Of matrix products, for models with a pointer and sequence models; see `static_cuda.Precision`.
     """
+    record = frozenset(record)
     if _follows_pointer(model):
         from ipagnn.ops.pointer.streaming.launcher import follow_pointer
 
@@ -75,11 +79,13 @@ def run_static(model: ProgramModel, batch: Batch, *, trace: bool = False, precis
             hard=model.hard,
             normalise=model.config.normalise,
             prune=model.config.prune,
-            trace=trace,
+            trace=bool(record & {"pointer", "branch"}),
             precision=precision,
         )
-        dropped = followed.dropped if model.config.prune else None
-        return Output(model.output(followed.final), followed.pointer, followed.branch, dropped=dropped)
+        found = {"dropped": followed.dropped}
+        if followed.pointer is not None and followed.branch is not None:
+            found |= {"pointer": followed.pointer, "branch": followed.branch}
+        return Output({"value": model.output(followed.final)}, recorded(found, record))
     if isinstance(model, SequenceModel):
         from ipagnn.ops.pointer.streaming.launcher import read_sequences
 
@@ -87,9 +93,9 @@ def run_static(model: ProgramModel, batch: Batch, *, trace: bool = False, precis
         rows = rows_of(batch, model.rows)
         final = read_sequences(model.cell, SequencePlan.of(rows, len(batch)), precision=precision)
         packed = Packed(final, *_undecided(len(rows), final))
-        told = unpack(packed, rows, batch, normalise=False, trace=trace and rows.kind == "trace")
-        return Output(model.output(final), **told)
-    return run_all_nodes(model, batch, trace=trace)
+        found = unpack(packed, rows, batch, record - {"states"}, normalise=False)
+        return Output({"value": model.output(final)}, recorded(found, record))
+    return run_all_nodes(model, batch, record=record)
 
 
 def _undecided(rows: int, like: torch.Tensor) -> tuple[torch.Tensor, ...]:

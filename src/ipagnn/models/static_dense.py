@@ -4,14 +4,15 @@ Programs that have ended stand still. They come last, and when half the nodes be
 without them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
 from ipagnn.data.contract import Batch
-from ipagnn.models.base import Output, ProgramModel
+from ipagnn.models.base import ProgramModel
 from ipagnn.models.message_passing import Edges, MessagePassing
+from ipagnn.models.output import Output, recorded
 from ipagnn.models.r_gat import RGAT
 from ipagnn.ops.pointer.streaming.plan import by_steps, first_programs
 
@@ -19,13 +20,13 @@ Step = Callable[[], None]
 
 
 @torch.no_grad()
-def run_all_nodes(model: ProgramModel, batch: Batch, *, trace: bool = False) -> Output:
+def run_all_nodes(model: ProgramModel, batch: Batch, *, record: Iterable[str] = ()) -> Output:
     """What `model` says about a batch with its dense execution; a GPU or not, the same but for rounding.
 
     Args:
         model: One that runs over all nodes: of the paper's table of message passing, or the R-GAT.
         batch: The programs, on the model's device.
-        trace: Also tell what the pointer did, if the model has one.
+        record: Any of `pointer` and `branch`, if the model has a pointer.
     """
     ordered, order, origin = by_steps(batch)
     steps: list[int] = ordered.steps.tolist()
@@ -35,7 +36,7 @@ def run_all_nodes(model: ProgramModel, batch: Batch, *, trace: bool = False) -> 
         pointer = branch = None
     elif isinstance(model, MessagePassing):
         state = list(model.start(ordered))
-        told = trace and model.control.has_pointer
+        told = bool(record) and model.control.has_pointer
         size = steps[0] if steps and told else 0
         pointer = state[1].new_zeros(size + 1, len(origin)) if told else None
         branch = state[1].new_full((size, len(origin)), torch.nan) if told else None
@@ -64,7 +65,10 @@ def run_all_nodes(model: ProgramModel, batch: Batch, *, trace: bool = False) -> 
         over = torch.arange(len(pointer), device=origin.device)[:, None] > ordered.steps[ordered.node_program]
         columns = origin.argsort()
         pointer, branch = torch.where(over, state[1], pointer)[:, columns], branch[:, columns]
-    return Output(model.output(final)[backwards], pointer=pointer, branch=branch)
+        found = {"pointer": pointer, "branch": branch}
+    else:
+        found = {}
+    return Output({"value": model.output(final)[backwards]}, recorded(found, record))
 
 
 def _step(

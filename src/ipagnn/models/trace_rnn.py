@@ -24,6 +24,7 @@ class TraceRNN(SequenceModel):
     name: ClassVar[str] = "trace-rnn"
     title: ClassVar[str] = "Trace RNN (oracle)"
     rows: ClassVar[RowKind | None] = "trace"
+    records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "states"})
     tasks: ClassVar[tuple[Task, ...]] = ("full",)
 
     @property

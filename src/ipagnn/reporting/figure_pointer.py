@@ -76,14 +76,14 @@ def trace_pointer(
 
 
 def _trace_one(model: ProgramModel, program: Program, complete: Program) -> PointerTrace:
-    batch = model.collate([program])
-    with torch.inference_mode():
-        output = model(batch.to(next(model.parameters()).device), trace=True)
-    if output.pointer is None:
+    if "pointer" not in model.records:
         raise ValueError(
             f"The model {model.name} has no instruction pointer to draw; choose ipa-gnn, hard-ip-rnn or no-execute."
         )
-    by_node = output.pointer.float().cpu().numpy()
+    batch = model.collate([program])
+    with torch.inference_mode():
+        output = model(batch.to(next(model.parameters()).device), record=("pointer",))
+    by_node = output["pointer"].float().cpu().numpy()
     absorbed = by_node[:, -1] >= _ABSORBED
     shown = by_node[: int(absorbed.argmax()) + 2] if absorbed.any() else by_node
     graph = control_flow_graph(program)

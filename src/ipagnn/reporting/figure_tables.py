@@ -122,16 +122,17 @@ def _reached(edges: list[Edge]) -> list[Edge]:
 
 def _decisions(model: ProgramModel, program: Program, lines: list[int]) -> dict[int, tuple[float, float]]:
     """The shares of the true and the false branch at each line, a step weighing what the pointer gives it."""
+    if not {"pointer", "branch"} <= model.records:
+        raise ValueError(f"The model {model.name} makes no branch decisions; choose ipa-gnn or hard-ip-rnn.")
     batch = model.collate([program])
     with torch.inference_mode():
-        output = model(batch.to(next(model.parameters()).device), trace=True)
-    if output.pointer is None or output.branch is None:
-        raise ValueError(f"The model {model.name} makes no branch decisions; choose ipa-gnn or hard-ip-rnn.")
+        output = model(batch.to(next(model.parameters()).device), record=("pointer", "branch"))
+    pointer, branch = (output[name].cpu().numpy().astype(np.float64) for name in ("pointer", "branch"))
     node_of = {line: node for node, line in enumerate(control_flow_graph(program).nodes.tolist())}
     shares = {}
     for line in lines:
-        mass = output.pointer[:-1, node_of[line]].cpu().numpy().astype(np.float64)
-        true = output.branch[:, node_of[line]].cpu().numpy().astype(np.float64)
+        mass = pointer[:-1, node_of[line]]
+        true = branch[:, node_of[line]]
         known = ~np.isnan(true) & (mass[: len(true)] > 0)
         part = float(np.average(true[known], weights=mass[: len(true)][known])) if known.any() else 0.5
         shares[line] = (part, 1 - part)

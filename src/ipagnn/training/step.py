@@ -154,13 +154,13 @@ class PlainStep:
         batch = prepared.to(self._device, non_blocking=True)
         self._update.zero_gradients()
         with autocast(self._device, self._half):
-            output = self._model(batch)
+            output = self._model(batch, record=("trace_loss",) if self._trace_loss else ())
         self._learn(output, batch)
 
     def _learn(self, output: Output, batch: Batch) -> None:
         """From what the model said and should have said to changed weights and metrics."""
         loss = self._model.loss(output, batch)
-        whole = loss if output.trace_loss is None else loss + self._trace_loss * output.trace_loss
+        whole = loss + self._trace_loss * output["trace_loss"] if self._trace_loss else loss
         whole.mean().backward()
         self._update()
         correct = self._model.correct(output, batch)

@@ -1,20 +1,21 @@
 """From packed rows back to the axes of the paper, [step, node], for those who ask for a trace."""
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor
 
 from ipagnn.data.contract import Batch, Rows
-from ipagnn.models.base import Trace
 from ipagnn.ops.pointer.equations import divide
 from ipagnn.ops.pointer.packed import Packed
 
 
-def unpack(packed: Packed, rows: Rows, batch: Batch, *, normalise: bool, trace: Trace) -> dict[str, Tensor]:
-    """The fields `pointer`, `branch` and `states` of an output, as far as `trace` asks for them.
+def unpack(packed: Packed, rows: Rows, batch: Batch, record: Collection[str], *, normalise: bool) -> dict[str, Tensor]:
+    """Pointer, branch decisions and states, as far as `record` asks for them.
 
     Steps are those of the longest program; node-steps without a row are 0, or NaN for branch decisions.
     """
-    if not trace:
+    if not {"pointer", "branch", "states"} & set(record):
         return {}
     assert packed.mass is not None
     assert packed.shares is not None
@@ -43,9 +44,9 @@ def unpack(packed: Packed, rows: Rows, batch: Batch, *, normalise: bool, trace: 
     exits = batch.exits.long()
     pointer = place(packed.mass, last + 1, 0.0).index_copy(1, exits, absorbed)
     decided = torch.where(rows.branches, packed.shares[:, 0], torch.nan)
-    told = {"pointer": pointer, "branch": place(decided, last, torch.nan)}
-    if trace == "states":
+    found = {"pointer": pointer, "branch": place(decided, last, torch.nan)}
+    if "states" in record:
         total = absorb(weight[:, None] * packed.proposals[arrivals // 2])
         final = divide(total, absorbed) if normalise else total
-        told["states"] = place(packed.states, last + 1, 0.0).index_copy(1, exits, final)
-    return told
+        found["states"] = place(packed.states, last + 1, 0.0).index_copy(1, exits, final)
+    return found

@@ -1,0 +1,176 @@
+"""Automata of statements: the true ones against Python's integers, and what comparing and extracting them finds."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipagnn.languages.arithmetic.automata import Automaton, claim, disagreement, extract, true_automaton
+from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, apply, compare
+from ipagnn.languages.arithmetic.tables import grammar_statements
+from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, MULTIPLY, OPERATION_ID, SUBTRACT
+
+ARITHMETIC = [ASSIGN, ADD, SUBTRACT, MULTIPLY]
+STATEMENTS = [(operation, operand) for operation, operand in grammar_statements().tolist()]
+
+
+def _truth(operation: int, operand: int, number: int, width: int, modulus: int = 10) -> int:
+    if operation not in COMPARISON:
+        return apply(operation, number, operand) % 10**width
+    value = number % 10**width
+    return int(compare(COMPARISON[operation], value % modulus if operation in MODULAR else value, operand))
+
+
+@given(st.sampled_from(ARITHMETIC), st.integers(0, 2_000), st.integers(0, 10**40), st.integers(1, 50))
+def test_true_arithmetic_is_that_of_integers(operation: int, operand: int, number: int, width: int) -> None:
+    number %= 10**width
+    assert true_automaton(operation, operand).run(number, width) == _truth(operation, operand, number, width)
+
+
+@given(
+    st.sampled_from(sorted(COMPARISON)),
+    st.integers(0, 2_000),
+    st.one_of(st.integers(0, 3_000), st.integers(0, 10**40)),
+    st.integers(1, 45),
+    st.sampled_from([10, 100]),
+)
+def test_true_conditions_are_those_of_integers(
+    operation: int, operand: int, number: int, width: int, modulus: int
+) -> None:
+    number %= 10**width
+    automaton = true_automaton(operation, operand, modulus)
+    assert automaton.run(number, width) == _truth(operation, operand, number, width, modulus)
+
+
+@pytest.mark.parametrize(("operation", "operand"), [*STATEMENTS, (ADD, 413), (OPERATION_ID["if <="], 413)])
+def test_a_statement_agrees_with_integers_of_a_thousand_digits(operation: int, operand: int) -> None:
+    generator, automaton = random.Random(operand), true_automaton(operation, operand)
+    for width in (1, 2, 17, 1_000):
+        number = generator.randrange(10**width)
+        assert automaton.run(number, width) == _truth(operation, operand, number, width)
+
+
+def test_states_of_multiplication_are_carries() -> None:
+    automaton = true_automaton(MULTIPLY, 7)
+    assert len(automaton) == len(automaton.minimal()) == 7
+    assert len(true_automaton(ADD, 5)) == 3  # the start, no carry and a carry
+    assert automaton.gives[0].tolist() == [0, 7, 4, 1, 8, 5, 2, 9, 6, 3]
+
+
+@pytest.mark.parametrize(("operation", "operand"), [*STATEMENTS, (ADD, 413), (OPERATION_ID["if >"], 413)])
+def test_minimal_automata_are_the_same_function(operation: int, operand: int) -> None:
+    automaton = true_automaton(operation, operand)
+    minimal = automaton.minimal()
+    assert len(minimal) <= len(automaton)
+    assert len(minimal.minimal()) == len(minimal)
+    assert disagreement(minimal, automaton) is None
+    assert disagreement(automaton, minimal) is None
+
+
+def _carries(operation: int, operand: int):  # a transducer built by hand: its state is the carry, or pending operand
+    def cell(state: int, operand_digit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        digits = np.arange(10)
+        if operation == MULTIPLY:
+            total = digits * operand + state
+        else:
+            total = digits + (operand_digit + state) * (1 if operation == ADD else -1)
+        return total % 10, abs(total // 10), np.zeros(10, bool)
+
+    return cell
+
+
+@pytest.mark.parametrize("operation", [ADD, SUBTRACT, MULTIPLY])
+@pytest.mark.parametrize("operand", [1, 7, 9, 10, 413])
+def test_extraction_finds_the_automaton_of_a_transducer_built_by_hand(operation: int, operand: int) -> None:
+    found = extract(operation, operand, _carries(operation, operand))
+    assert disagreement(found, true_automaton(operation, operand)) is None
+
+
+def test_extraction_of_a_condition_that_stops() -> None:
+    def cell(state: int, operand_digit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return np.arange(10) > 0, np.zeros(10, int), np.arange(10) > 0  # reads on while digits are 0
+
+    found = extract(OPERATION_ID["while >"], 0, cell)
+    assert disagreement(found, true_automaton(OPERATION_ID["while >"], 0)) is None
+    assert found.run(3_000) == 1
+    assert found.run(0, 30) == 0
+    assert len(found.minimal()) == 1
+
+
+def _broken(automaton: Automaton, state: int, digit: int) -> Automaton:
+    gives = automaton.gives.copy()
+    gives[state, digit] = 1 - gives[state, digit] if automaton.decides else (gives[state, digit] + 1) % 10
+    return replace(automaton, gives=gives)
+
+
+@pytest.mark.parametrize(("operation", "operand"), STATEMENTS)
+def test_a_planted_fault_is_found_at_the_smallest_number(operation: int, operand: int) -> None:
+    true = true_automaton(operation, operand)
+    generator = random.Random(operand)
+    for _ in range(3):
+        broken = _broken(true, generator.randrange(len(true)), generator.randrange(10))
+        found = disagreement(broken, true)
+        wrong = [(n, w) for n in range(1_000) for w in range(len(str(n)), 6) if broken.run(n, w) != true.run(n, w)]
+        assert found is not None
+        assert (found.number, found.width) == min(wrong)
+        assert (found.learned, found.true) == (
+            broken.run(found.number, found.width),
+            true.run(found.number, found.width),
+        )
+
+
+def test_a_fault_that_only_long_numbers_show() -> None:
+    true = true_automaton(ADD, 2)  # states: the start, no carry, a carry
+    depth = 12
+    gives = np.concatenate([true.gives[:2]] + [true.gives[2:]] * depth)
+    goes = np.concatenate([true.goes[:2]] + [np.where(true.goes[2:] == 2, 3 + i, 1) for i in range(depth)])
+    goes[-1] = np.where(goes[-1] == 2 + depth, 1, goes[-1])  # the last of twelve carries in a row is lost
+    broken = replace(true, gives=gives, goes=goes.astype(np.int32), stops=np.zeros(gives.shape, bool))
+    found = disagreement(broken, true)
+    assert found is not None
+    assert found.number == 10 ** (depth + 1) - 2
+    assert (found.width, found.learned, found.true) == (depth + 2, 0, 10 ** (depth + 1))
+    assert broken.run(found.number - 1, 20) == true.run(found.number - 1, 20)
+
+
+def test_a_condition_that_stops_too_early_is_found() -> None:
+    operation = OPERATION_ID["while >"]
+    true = true_automaton(operation, 0)
+    stops = true.stops.copy()
+    stops[0, 0] = True  # `v1 > 0` decided after one zero
+    found = disagreement(replace(true, stops=stops), true)
+    assert found is not None
+    assert (found.number, found.width, found.learned, found.true) == (10, 2, 0, 1)
+    assert str(found) == "while v1 > 0 at 10, 2 digits: learned 0, true 1"
+    assert claim([found], 68).startswith("1 of 68 statements differ")
+
+
+def test_text_and_drawing() -> None:
+    text = str(true_automaton(ADD, 9))
+    assert text.splitlines()[0] == "v0 += 9"
+    assert text.splitlines()[2].split() == ["0", "9/1", *(f"{d}/2" for d in range(9))]
+    drawn = true_automaton(OPERATION_ID["if < %"], 4).dot()
+    assert drawn.startswith('digraph "if v0 % 10 < 4" {')
+    assert '0 -> true [label="0 1 2 3"];' in drawn
+    assert claim([], 68) == "All 68 statements are equal to the true ones for numbers of any size."
+
+
+def test_bad_input() -> None:
+    automaton = true_automaton(ADD, 1)
+    with pytest.raises(ValueError, match="numbers from 0 on"):
+        automaton.run(-1)
+    with pytest.raises(ValueError, match="numbers from 0 on"):
+        automaton.run(1, 0)
+    with pytest.raises(ValueError, match="at least one state"):
+        replace(automaton, gives=automaton.gives[:1])
+    with pytest.raises(ValueError, match="goes names states"):
+        replace(automaton, goes=automaton.goes + 5)
+    with pytest.raises(ValueError, match="power of ten"):
+        true_automaton(OPERATION_ID["if < %"], 4, 12)
+    with pytest.raises(ValueError, match="neither arithmetic nor a condition"):
+        true_automaton(OPERATION_ID["pass"], 4)
+    with pytest.raises(ValueError, match="fewer digits"):
+        true_automaton(MULTIPLY, 10**7)

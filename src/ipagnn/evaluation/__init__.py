@@ -9,8 +9,9 @@ from ipagnn._common.lazy import import_lazily
 
 if TYPE_CHECKING:
     from ipagnn.evaluation.benchmark import build_test_recipe, evaluate_on_test_set
-    from ipagnn.evaluation.evaluate import Evaluation, evaluate
+    from ipagnn.evaluation.evaluate import evaluate
     from ipagnn.evaluation.pointer import PointerMetrics
+    from ipagnn.evaluation.results import Evaluation
     from ipagnn.evaluation.summary import Summary, summarise
 
 __all__ = [

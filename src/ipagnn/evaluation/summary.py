@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ipagnn.evaluation.evaluate import Evaluation
 from ipagnn.evaluation.pointer import DISCRETE, PointerMetrics
+from ipagnn.evaluation.results import Evaluation
 from ipagnn.languages.arithmetic.holes import Ceiling
 
 TOP: Final = (1, 2, 3, 5, 10)

@@ -53,9 +53,10 @@ def evaluate(
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Steps that a model may take: a multiple of T(x) such as `2`; `static`, enough for the true trace by "
-            "the loop counts in the text; or `trace`, what the trace itself has and two more. "
-            "[default: as the model is configured, usually T(x)]"
+            help="Steps that a model may take: `paper` is T(x), a number such as `2` a multiple of it; `static`, "
+            "enough for the true trace by the loop counts in the text; or `trace`, what the trace itself has and two "
+            "more. "
+            "[default: none for a model that can be tabulated; else as it is configured, usually T(x)]"
         ),
     ] = None,
     device: Annotated[str, _DEVICE] = "auto",
@@ -275,7 +276,9 @@ def _on_test_set(
     model = weights.load(**changes)
     wanted = build_test_recipe(_task_of(weights, task), _lengths(lengths), count, seed, model.config.grammar)
     with progress(f"Evaluating {weights.name}", "programs", wanted.count) as advance:
-        summary = evaluate_on_test_set(model, wanted, device=_device(device), pointer=pointer, progress=advance)
+        summary = evaluate_on_test_set(
+            model, wanted, device=_device(device), pointer=pointer, tables=_tables(changes), progress=advance
+        )
     return {"weights": weights.name} | summary
 
 
@@ -306,7 +309,9 @@ def _on_programs(
     model = weights.load(**changes)
     file = ProgramFile(path, task, model.config.grammar, model.config.budget, skip_invalid=skip_invalid)
     with progress(f"Evaluating {weights.name}", "programs", len(file)) as advance:
-        evaluation = run(model, file, device=_device(device), pointer=pointer, progress=advance)
+        evaluation = run(
+            model, file, device=_device(device), pointer=pointer, tables=_tables(changes), progress=advance
+        )
     used = {"name": str(path), "task": file.task, "count": file.count, "skipped": file.skipped}
     return {"weights": weights.name} | summarise(evaluation) | {"set": used | {"first_skipped": file.first_skipped}}
 
@@ -316,16 +321,21 @@ def _changes(prune: float | None, budget: str | None) -> dict[str, Any]:
     from ipagnn.data import StepBudget
 
     changes: dict[str, Any] = {} if prune is None else {"prune": prune}
-    if budget in ("static", "trace"):
+    if budget in ("paper", "static", "trace"):
         changes["budget"] = StepBudget(budget)  # type: ignore[arg-type]
     elif budget is not None:
         try:
             changes["budget"] = StepBudget(factor=float(budget))
         except ValueError:
             raise ValueError(
-                f"--budget is {budget!r}; it must be a positive multiple of T(x), such as 2, static or trace."
+                f"--budget is {budget!r}; it must be a positive multiple of T(x), such as 2, paper, static or trace."
             ) from None
     return changes
+
+
+def _tables(changes: dict[str, Any]) -> bool | None:
+    """Whether a model runs over its tables: not where how it takes its steps was asked for."""
+    return False if changes else None
 
 
 def _device(name: str) -> str:

@@ -44,9 +44,12 @@ def _print_details(console: Console, summary: "Summary") -> None:
     top = ", ".join(f"{k} {value:.1%}" for k, value in summary["top"].items())
     console.print(f"target among the k likeliest: {top}")
     console.print(f"calibration error {summary['calibration']['ece']:.3f}")
+    if not summary.get("bounded", True):
+        console.print("run over the model's tables, with a hard pointer and without a bound on steps")
     if "trace" in summary:
         fits, exceeds = summary["trace"]["fits"], summary["trace"]["exceeds"]
         console.print(f"true trace fits the steps given: {_share(fits)}; does not: {_share(exceeds)}")
+    if "by_loops" in summary:
         loops = (f"{_depth(n)} {_share(row)}" for n, row in summary["by_loops"].items())
         console.print(f"loops on the true trace: {', '.join(loops)}")
     if "pointer" in summary:

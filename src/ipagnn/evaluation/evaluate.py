@@ -20,6 +20,7 @@ from ipagnn.data.collate import TRACE_LIMIT, graphs_of
 from ipagnn.data.contract import Batch
 from ipagnn.evaluation.pointer import PointerMetrics, measure_pointer
 from ipagnn.evaluation.results import Evaluation
+from ipagnn.evaluation.tables import TableRunner
 from ipagnn.languages.arithmetic._compiled.trace import loop_depths, trace_nodes
 from ipagnn.languages.arithmetic.program import ProgramTable, Task
 from ipagnn.languages.arithmetic.vocabulary import MASK
@@ -48,11 +49,15 @@ def evaluate(
     batch_bytes: int | None = None,
     device: torch.device | str | None = None,
     pointer: bool = False,
+    tables: bool | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Let a model predict every program of a set.
 
-    The model runs as it is configured: with `prune` set it prunes. Without, a model with a pointer still skips mass
+    A model that can be tabulated runs over its tables, with a hard pointer and no bound on steps, unless `tables` is
+    False.
+
+    Any other runs as it is configured: with `prune` set it prunes. Without, a model with a pointer still skips mass
     below `STREAMING` on the CPU, which keeps memory small; on a GPU it skips none (`run_static`). Ask for
     `execution="dense"` in its configuration to have every node of every step computed.
 
@@ -62,7 +67,8 @@ def evaluate(
         batch_bytes: About how much memory a batch may take; by default 256 MB on the CPU, a quarter of what is free on
             a GPU. A program too large for it makes a batch alone.
         device: Where to run; by default where the model is.
-        pointer: Also measure what the instruction pointer did, if the model has one.
+        pointer: Also measure what the instruction pointer did, if the model has one and does not run over tables.
+        tables: Whether the model runs over its tables; by default it does if it can be tabulated.
         progress: Called with the number of programs done.
 
     Raises:
@@ -70,10 +76,14 @@ def evaluate(
     """
     if device is not None:
         model = model.to(device)
-    runner = _Runner(model, next(model.parameters()).device, batch_bytes, pointer)
+    runner: _Runner | TableRunner
+    if model.can_tabulate if tables is None else tables:
+        runner = TableRunner(model)
+    else:
+        runner = _Runner(model, next(model.parameters()).device, batch_bytes, pointer)
     parts: list[Evaluation] = []
     done = 0
-    with _evaluating(model), _worker(runner.device) as runner.call:
+    with _evaluating(model), _worker(next(model.parameters()).device) as runner.call:
         for table in [programs] if isinstance(programs, ProgramTable) else programs:
             if not len(table):
                 continue

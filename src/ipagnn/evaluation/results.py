@@ -18,9 +18,9 @@ class Evaluation:
         model: Name of the model in the registry.
         task: Full programs, or programs with one masked line.
         length: Lines. int32 [program]
-        steps: Steps the model was given. int32 [program]
+        steps: Steps the model was given; where it was not bounded those it took, -1 if unknown. int32 [program]
         target: The true value. int32 [program]
-        prediction: The likeliest value, the smallest of several. int32 [program]
+        prediction: The likeliest value, the smallest of several; -1 where the model came to no end. int32 [program]
         correct: What counts as right, by `ProgramModel.correct`. bool [program]
         rank: Values that the model finds likelier than the target; 0 where it is right. int32 [program]
         confidence: Probability of the prediction. float32 [program]
@@ -28,6 +28,8 @@ class Evaluation:
         trace_length: Statements of the true trace; -1 where it is unknown, as for partial programs. int64 [program]
         loop_depth: Loops within loops on the true trace: 0 if it comes to none. -1 where it is unknown. int64 [program]
         pointer: What the instruction pointer did; None if it was not asked for or the model has none.
+        bounded: Whether the model had a number of steps. If not, it ran to the end over its tables, and the confidence
+            is the probability that all steps of the run go as they did.
     """
 
     model: str
@@ -43,6 +45,7 @@ class Evaluation:
     trace_length: npt.NDArray[np.int64]
     loop_depth: npt.NDArray[np.int64]
     pointer: PointerMetrics | None = None
+    bounded: bool = True
 
     def __len__(self) -> int:
         return len(self.target)

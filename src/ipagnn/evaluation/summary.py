@@ -43,16 +43,17 @@ def summarise(evaluation: Evaluation, ceiling: Ceiling | None = None) -> Summary
         ceiling: What the best guess achieves on the same programs (partial task).
 
     Returns:
-        `overall` and, by length, `by_length`: `accuracy`, `stderr`, `count` each. `top`: how often the target is among
-        the k likeliest values. `calibration`: see `calibration`. `close`: how many predictions hang on rounding.
-        `trace` (full task): accuracy where the true trace fits the model's steps and where it does not. `by_loops`
-        (full task): accuracy by the depth of the loops on the true trace. `ceiling`: see `_distance`. `pointer`: see
-        `_pointer`.
+        `overall` and, by length, `by_length`: `accuracy`, `stderr`, `count` each. `bounded`: see `Evaluation`. `top`:
+        how often the target is among the k likeliest values. `calibration`: see `calibration`. `close`: how many
+        predictions hang on rounding. `trace` (full task, bounded): accuracy where the true trace fits the model's steps
+        and where it does not. `by_loops` (full task): accuracy by the depth of the loops on the true trace.
+        `ceiling`: see `_distance`. `pointer`: see `_pointer`.
     """
     correct, lengths = evaluation.correct, evaluation.length
     summary: Summary = {
         "model": evaluation.model,
         "task": evaluation.task,
+        "bounded": evaluation.bounded,
         "overall": share(correct),
         "by_length": {str(n): share(correct[lengths == n]) for n in np.unique(lengths).tolist()},
         "top": {str(k): float((evaluation.rank < k).mean()) for k in TOP},
@@ -61,8 +62,9 @@ def summarise(evaluation: Evaluation, ceiling: Ceiling | None = None) -> Summary
     }
     known = evaluation.trace_length >= 0
     if known.any():
-        fits = known & (evaluation.trace_length <= evaluation.steps)
-        summary["trace"] = {"fits": share(correct[fits]), "exceeds": share(correct[known & ~fits])}
+        if evaluation.bounded:
+            fits = known & (evaluation.trace_length <= evaluation.steps)
+            summary["trace"] = {"fits": share(correct[fits]), "exceeds": share(correct[known & ~fits])}
         depths = evaluation.loop_depth
         summary["by_loops"] = {str(n): share(correct[depths == n]) for n in np.unique(depths[known]).tolist()}
     if ceiling is not None:

@@ -12,6 +12,7 @@ from ipagnn._common.options import options_from_dict
 from ipagnn.data.collate import collate
 from ipagnn.data.contract import Batch, RowKind, Rows
 from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
+from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
 from ipagnn.nn.cell import STATE_PARTS, Decoder, Dense, StatementRNN
@@ -34,6 +35,7 @@ class ProgramModel(nn.Module, ABC):
         records: Names of the quantities that it can record; see `ipagnn.models.output`.
         tasks: The tasks it can be trained and tested on.
         can_prune: Whether it has a pointer whose mass can be pruned.
+        can_tabulate: Whether its states are values of variables, so that `tabulate` can write down what it has learned.
         state_parts: A state that the output layer reads has this times `hidden` numbers.
         task: Name of the task that it was trained for; None if that is not known.
         config: What it was built from.
@@ -48,6 +50,7 @@ class ProgramModel(nn.Module, ABC):
     records: ClassVar[frozenset[str]] = frozenset()
     tasks: ClassVar[tuple[Task, ...]] = ("full", "partial")
     can_prune: ClassVar[bool] = False
+    can_tabulate: ClassVar[bool] = False
     state_parts: ClassVar[int] = STATE_PARTS
     task: str | None = None
 
@@ -130,6 +133,20 @@ class ProgramModel(nn.Module, ABC):
     def correct(self, output: Output, batch: Batch) -> Tensor:
         """Which programs count as right: those whose likeliest value is the target. bool [program]"""
         return output.logits.detach().argmax(dim=1) == batch.target.to(output.logits.device)
+
+    def tabulate(self, statements: StatementArray | None = None) -> ValueTables:
+        """What the model has learned that every literal and every statement does; see `ipagnn.models.tabulated`.
+
+        Args:
+            statements: The statements to tabulate; None takes those of the grammar.
+
+        Raises:
+            ValueError: The states of this model are no values of variables.
+        """
+        raise ValueError(
+            f"The model {self.name!r} has no semantics to read: its states are vectors, not values of variables. "
+            "Choose a model that holds a belief about each variable, such as env-ipa-gnn."
+        )
 
     @property
     def needed_rows(self) -> RowKind | None:

@@ -1,0 +1,43 @@
+"""Running a model without a bound: with a hard pointer, over tables of what it has learned of each statement."""
+
+from typing import Final
+
+from ipagnn.languages.arithmetic.program import ProgramTable
+from ipagnn.languages.arithmetic.table_run import SAMPLES, TableRun, run_tables
+from ipagnn.languages.arithmetic.tables import ValueTables, program_statements
+from ipagnn.models.base import ProgramModel
+
+MAX_STEPS: Final = 1_000_000
+"""Steps after which a program is given up; a loop whose result is remembered counts as one."""
+
+
+class TabulatedModel:
+    """A model as tables, and programs run over them: any length, and traces of any number of steps.
+
+    The tables hold the statements of the model's grammar, and those of the programs that were run so far. They are
+    made once: a change of the model's weights afterwards does not reach them.
+
+    Args:
+        model: A model that can be tabulated.
+
+    Attributes:
+        model: The model.
+        tables: What it has learned.
+    """
+
+    def __init__(self, model: ProgramModel) -> None:
+        self.model = model
+        self.tables = model.tabulate()
+
+    def tables_for(self, programs: ProgramTable) -> ValueTables:
+        """The tables with all statements of these programs."""
+        missing = self.tables.missing(program_statements(programs))
+        if len(missing):
+            self.tables = self.tables.joined(self.model.tabulate(missing))
+        return self.tables
+
+    def run(
+        self, programs: ProgramTable, *, max_steps: int = MAX_STEPS, samples: int = SAMPLES, threads: int = 1
+    ) -> TableRun:
+        """Run programs; see `ipagnn.languages.arithmetic.table_run.run_tables`."""
+        return run_tables(self.tables_for(programs), programs, max_steps=max_steps, samples=samples, threads=threads)

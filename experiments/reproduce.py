@@ -18,10 +18,10 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from ipagnn._common.options import merge
 from ipagnn._common.toml import to_toml
 from ipagnn.models.files import MODEL_FILE
 from ipagnn.ops.pointer.hopper.source import SHARE
-from ipagnn.training.config import merge
 
 SPARE = 20.0
 """Seconds before the end in which nothing new is begun."""

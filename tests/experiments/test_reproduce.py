@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ipagnn._common.options import merge
 from ipagnn.training import TrainConfig
-from ipagnn.training.config import merge
 from ipagnn.training.runs.folder import RunFolder
 
 ROOT = Path(__file__).parents[2]

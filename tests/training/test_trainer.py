@@ -67,8 +67,9 @@ def test_the_folder_tells_all(tiny: TrainConfig, whole: Path) -> None:
 
 def test_the_model_is_the_best_by_validation_and_its_average(tiny: TrainConfig, whole: Path) -> None:
     result = json.loads((whole / "result.json").read_text())
-    scores = {line["step"]: line["accuracy"] for line in read_metrics(RunFolder(whole)) if line["kind"] == "validation"}
-    best = max(scores, key=lambda step: (scores[step], -step))
+    validations = [line for line in read_metrics(RunFolder(whole)) if line["kind"] == "validation"]
+    scores = {line["step"]: line["accuracy"] for line in validations}
+    best = max(validations, key=lambda line: (line["accuracy"], -line["loss"]))["step"]
     assert (result["best_step"], result["accuracy"]) == (best, scores[best])
     model = load_model(whole / "model.safetensors")
     assert model.config == tiny.model
@@ -113,8 +114,8 @@ def test_goes_on_after_any_failure_to_the_same_weights(
     assert len(json.loads((tmp_path / "r" / "run.json").read_text())["starts"]) == 2
 
 
-FILES = 11
-"""Written by a tiny run: config, run; best and thrice metrics, last after steps 4, 8 and 12; model and result."""
+FILES = 12
+"""Written by a tiny run: config, run; best twice, metrics and last thrice, after steps 4, 8 and 12; model, result."""
 
 
 def test_goes_on_after_a_full_disk_at_any_file(

@@ -7,7 +7,8 @@
         def __post_init__(self) -> None:
             check_options(self)
 
-An option holds true or false, a whole number, a number, text, one of a `Literal`, or another dataclass of options.
+An option holds true or false, a whole number, a number, text, one of a `Literal`, another dataclass of options, or a
+tuple of these.
 """
 
 import math
@@ -147,12 +148,44 @@ def variants(instance: Any) -> list[str]:
 
 
 def flatten(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Nested tables as one, with dotted names."""
+    """Nested tables as one, with dotted names; the tables of a list are numbered from 1."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         path = f"{where}.{name}" if where else name
-        flat |= flatten(value, path) if isinstance(value, Mapping) else {path: value}
+        tables = _numbered(value)
+        flat |= {path: value} if tables is None else flatten(tables, path)
     return flat
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables with those of `changes` laid over them; changes may name the tables of a list by number, from 1.
+
+    Raises:
+        ValueError: There is no table of that number.
+    """
+    merged = dict(base)
+    for name, value in changes.items():
+        here = _numbered(merged.get(name))
+        if not isinstance(value, Mapping) or here is None:
+            merged[name] = value
+            continue
+        both = merge(here, value)
+        if isinstance(merged[name], Mapping):
+            merged[name] = both
+        elif unknown := [each for each in both if each not in here]:
+            raise ValueError(f"There is no {name}.{unknown[0]}; {name} are numbered from 1 to {len(here)}.")
+        else:
+            merged[name] = list(both.values())
+    return merged
+
+
+def _numbered(value: Any) -> Mapping[str, Any] | None:
+    """A table, or a list of tables as one table; None for anything else."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, list | tuple) and value and all(isinstance(each, Mapping) for each in value):
+        return {str(i): each for i, each in enumerate(value, 1)}
+    return None
 
 
 def _declared(cls: type) -> Iterator[tuple[str, Field[Any], Any]]:
@@ -185,8 +218,11 @@ def _read(path: str, value: Any, hint: Any) -> Any:
         if not isinstance(value, Mapping):
             raise ValueError(f"{path} is {value!r}; it must be a table of settings.")
         return options_from_dict(hint, value, path)
-    if isinstance(value, list):
-        value = tuple(value)
+    if _kind(hint) == "tables" and not isinstance(value, list | tuple):
+        raise ValueError(f"{path} is {value!r}; it must be a list of tables.")
+    if isinstance(value, list | tuple):
+        (each, *_) = get_args(hint) or (None,)
+        value = tuple(_read(f"{path}.{i}", x, each) if is_dataclass(each) else x for i, x in enumerate(value, 1))
     _check_type(path, value, hint)
     return float(value) if hint is float else value
 
@@ -218,6 +254,8 @@ def _number(limit: float) -> str:
 def _kind(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return " or ".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple and is_dataclass(get_args(hint)[0]):
+        return "tables"
     return _KINDS.get(hint) or str(getattr(hint, "__name__", hint))
 
 

@@ -8,17 +8,21 @@ from typing import Any
 
 
 def to_toml(values: Mapping[str, Any]) -> str:
-    """Nested tables of texts, numbers, truth values and lists of these as a TOML document."""
+    """Nested tables, and lists of tables, of texts, numbers, truth values and lists of these as a TOML document."""
     return "".join(_table(values, "")).lstrip("\n")
 
 
 def _table(values: Mapping[str, Any], path: str) -> list[str]:
-    plain = [f"{key} = {_value(value)}\n" for key, value in values.items() if not isinstance(value, Mapping)]
-    head = [f"\n[{path}]\n"] if path else []
-    below = [
-        _table(value, f"{path}.{key}" if path else key) for key, value in values.items() if isinstance(value, Mapping)
-    ]
-    return [*head, *plain, *(line for table in below for line in table)]
+    plain, below = [], []
+    for key, value in values.items():
+        inner = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping):
+            below += [f"\n[{inner}]\n", *_table(value, inner)]
+        elif isinstance(value, list | tuple) and value and all(isinstance(each, Mapping) for each in value):
+            below += [line for table in value for line in (f"\n[[{inner}]]\n", *_table(table, inner))]
+        else:
+            plain.append(f"{key} = {_value(value)}\n")
+    return plain + below
 
 
 def _value(value: object) -> str:

@@ -27,10 +27,10 @@ def train(
         Path, typer.Argument(metavar="RUN", help="The run's folder; made if need be, gone on with if it was stopped.")
     ],
     preset: Annotated[
-        Literal["paper", "quick", "smoke"] | None,
+        Literal["paper", "environment", "quick", "smoke"] | None,
         typer.Option(
-            help="`paper`: the paper's recipe. `quick`: a smaller language, minutes on 2 CPU cores. `smoke`: seconds. "
-            "[default: paper]",
+            help="`paper`: the paper's recipe. `environment`: the environment IPA-GNN, minutes on 2 CPU cores. "
+            "`quick`: a smaller language, minutes on 2 CPU cores. `smoke`: seconds. [default: paper]",
             show_default=False,
         ),
     ] = None,
@@ -144,7 +144,7 @@ def watch(total: int) -> Iterator[Callable[["Progress"], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[told]}"))
     with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("Training", total=total, told="")
-        yield lambda now: bar.update(task, completed=now.step, told=_told(now))
+        yield lambda now: bar.update(task, completed=now.step, told=_told(now), description=_stage(now) or "Training")
 
 
 def _lines() -> Callable[["Progress"], None]:
@@ -154,9 +154,15 @@ def _lines() -> Callable[["Progress"], None]:
         nonlocal last
         if time.monotonic() - last >= _LINE_SECONDS:
             last = time.monotonic()
-            typer.echo(f"step {now.step:,}/{now.steps:,}  {_told(now)}", err=True)
+            stage = f"{_stage(now)}  " if _stage(now) else ""
+            typer.echo(f"{stage}step {now.step:,}/{now.steps:,}  {_told(now)}", err=True)
 
     return report
+
+
+def _stage(now: "Progress") -> str:
+    """Which stage of several it is, and its programs."""
+    return f"Stage {now.stage} of {now.stages} (up to {now.length} lines)" if now.stages > 1 else ""
 
 
 def _told(now: "Progress") -> str:

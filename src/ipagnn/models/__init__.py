@@ -1,6 +1,6 @@
 """The paper's models: `build_model` makes one, `load_model` reads one, and `model(batch)` runs it."""
 
-from ipagnn.models.base import ProgramModel
+from ipagnn.models.base import ProgramModel, StageProgress
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.files import ModelFile, ModelFileError, available_models, find_model_file, load_model, save_model
 from ipagnn.models.ggnn import GGNN
@@ -29,6 +29,7 @@ __all__ = [
     "Output",
     "ProgramModel",
     "Recorded",
+    "StageProgress",
     "TraceRNN",
     "available_models",
     "build_model",

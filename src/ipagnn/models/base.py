@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
@@ -16,6 +17,23 @@ from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
 from ipagnn.nn.cell import STATE_PARTS, Decoder, Dense, StatementRNN
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgress:
+    """Where training is, as a model may want to know (see `ProgramModel.on_step`).
+
+    Attributes:
+        stage: Number of the stage, from 1.
+        stages: How many there are; 1 in a run without stages.
+        progress: Share of the stage's steps that were taken; of the most steps where its accuracy may end it. Below 1.
+        step: Steps taken in the whole run.
+    """
+
+    stage: int
+    stages: int
+    progress: float
+    step: int
 
 
 class ProgramModel(nn.Module, ABC):
@@ -147,6 +165,12 @@ class ProgramModel(nn.Module, ABC):
             f"The model {self.name!r} has no semantics to read: its states are vectors, not values of variables. "
             "Choose a model that holds a belief about each variable, such as env-ipa-gnn."
         )
+
+    def on_step(self, progress: StageProgress) -> None:
+        """Called before each step of training. Models whose training changes as it goes override it.
+
+        What it sets must follow from `progress` alone: a run that goes on after a stop sees no earlier steps again.
+        """
 
     @property
     def needed_rows(self) -> RowKind | None:

@@ -23,7 +23,12 @@ _OPTIMIZERS: Final = {"adam": "Adam", "sgd": "SGD", "muon": "Muon"}
 def describe_settings(config: TrainConfig) -> str:
     """The settings of a run in a few words, without its model, task, batch size and number of programs."""
     default = TrainConfig()
-    words = [f"H {config.model.hidden}", f"{_OPTIMIZERS[config.optimizer]} at {config.rate:g}"]
+    rate = max((stage.learning_rate for stage in config.stages), default=config.rate)
+    words = [f"H {config.model.hidden}", f"{_OPTIMIZERS[config.optimizer]} at {rate:g}"]
+    if config.stages:
+        words.append(f"in {len(config.stages)} stages, up to {max(stage.length for stage in config.stages)} lines")
+    if config.trace_limit:
+        words.append(f"programs that execute at most {config.trace_limit} statements")
     if config.schedule != default.schedule:
         words.append(f"{config.schedule} decay")
     if config.clip != default.clip:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ipagnn.training.runs.files import RunError
     from ipagnn.training.runs.folder import RunFolder, read_config, read_metrics
     from ipagnn.training.runs.listing import RunSummary, list_runs
+    from ipagnn.training.stages import Stage
     from ipagnn.training.step import StepMetrics, TrainingStep, make_step
     from ipagnn.training.trainer import Progress, Result, train
 
@@ -20,6 +21,7 @@ __all__ = [
     "RunError",
     "RunFolder",
     "RunSummary",
+    "Stage",
     "StepMetrics",
     "TrainConfig",
     "TrainingStep",

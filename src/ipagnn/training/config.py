@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from ipagnn._common.hints import near_miss
-from ipagnn._common.options import flatten
+from ipagnn._common.options import flatten, options_from_dict, options_to_dict
 from ipagnn.data.collate import STEP_LIMIT, StepBudget
 from ipagnn.data.splits import TRAINING_LENGTH, VALIDATION_COUNT
 from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, MAX_WEIGHT, MIN_LENGTH
 from ipagnn.languages.arithmetic.program import Task
 from ipagnn.models import IPAGNN, MODELS, ModelConfig, config_from_dict
 from ipagnn.models.legacy import upgrade_model
+from ipagnn.training.stages import Stage
 
 Optimizer = Literal["adam", "sgd", "muon"]
 ScheduleName = Literal["constant", "linear", "cosine"]
@@ -39,6 +40,11 @@ class TrainConfig:
         seed: Decides fresh weights, the programs of the stream, and the order of programs.
         batch_size: Programs a step, over all processes together.
         examples: Programs to train on in all, rounded up to whole batches.
+        stages: Parts of the run, each with lengths, batch size, learning rate and end of its own; in their place,
+            `batch_size`, `examples`, `curriculum`, `rate` and `schedule` keep their defaults. Without stages, those
+            make the one part of a run. Only for the stream.
+        trace_limit: Training programs execute at most this many statements; others are drawn again. 0 keeps all. A
+            choice of data, which nothing else in training knows of. Only for the stream.
         window: Batches drawn at a time, sorted by steps and cut into batches of programs of like steps, which then come
             in random order; 1 leaves programs as they come.
         curriculum: Share of `examples`, the first ones, whose lengths are drawn evenly from 2 to `length`, as short
@@ -53,9 +59,10 @@ class TrainConfig:
         trace_loss: Weight of a second loss, the negative logarithm of the probability of all decisions that a program's
             true trace takes; 0 learns from final values alone, as the paper does. For the models that walk the graph
             with a pointer, packed, and complete programs only.
-        optimizer: `adam` (0.9, 0.999, 1e-8), plain `sgd`, or `muon`: orthogonalised momentum for the square blocks of
-            recurrent and input kernels, Adam for the rest.
+        optimizer: `adam` (with `beta_1`, `beta_2` and 1e-8), plain `sgd`, or `muon`: orthogonalised momentum for the
+            square blocks of recurrent and input kernels, Adam for the rest.
         rate: Learning rate, at its highest.
+        beta_1, beta_2: Decays of Adam's averages of the gradient and of its square.
         clip: Gradients with a global norm above this are scaled down to it; 0 never does.
         schedule: `constant`, or `linear` or `cosine` decay to 0 after the warm-up.
         warmup: Examples over which the rate rises from 0.
@@ -83,6 +90,8 @@ class TrainConfig:
     seed: int = 0
     batch_size: int = 32
     examples: int = 15_000_000
+    stages: tuple[Stage, ...] = ()
+    trace_limit: int = 0
     window: int = 1
     curriculum: float = 0.0
     loops: int = 0
@@ -91,6 +100,8 @@ class TrainConfig:
     trace_loss: float = 0.0
     optimizer: Optimizer = "adam"
     rate: float = 1e-3
+    beta_1: float = 0.9
+    beta_2: float = 0.999
     clip: float = 5.0
     schedule: ScheduleName = "constant"
     warmup: int = 0
@@ -122,8 +133,11 @@ class TrainConfig:
             raise ValueError(f"device is {self.device!r}; it must be auto, cpu, cuda or cuda:N.")
         if self.averaging >= 1:
             raise ValueError("averaging is 1, which would keep the first weights for ever; choose less, such as 0.999.")
-        if self.warmup >= self.examples:
-            raise ValueError(f"warmup is {self.warmup}, which leaves nothing of {self.examples} examples to train on.")
+        if self.warmup >= self.most_examples:
+            raise ValueError(
+                f"warmup is {self.warmup}, which leaves nothing of {self.most_examples} examples to train on."
+            )
+        self._check_stages()
         if self.curriculum and self.data != STREAM:
             raise ValueError(
                 f"curriculum is {self.curriculum:g} and data is {self.data!r}; programs on disk have the lengths "
@@ -133,6 +147,11 @@ class TrainConfig:
             raise ValueError(
                 f"loops is {self.loops} and data is {self.data!r}; programs on disk have the loops that they have, so "
                 "train on the stream, or with loops 0."
+            )
+        if self.trace_limit and self.data != STREAM:
+            raise ValueError(
+                f"trace_limit is {self.trace_limit} and data is {self.data!r}; programs on disk have the traces that "
+                "they have, so train on the stream, or with trace_limit 0."
             )
         if self.budget == "trace" and self.task != "full":
             raise ValueError(
@@ -160,10 +179,36 @@ class TrainConfig:
                 f"{' and '.join(model.tasks)}: it needs the true trace of complete programs."
             )
 
+    def _check_stages(self) -> None:
+        """Refuse stages beside settings that they take the place of, and stages of programs on disk."""
+        if not self.stages:
+            return
+        if self.data != STREAM:
+            raise ValueError(
+                f"There are stages, and data is {self.data!r}; programs on disk have the lengths that they have, so "
+                "train on the stream, or without stages."
+            )
+        for each in fields(self):
+            if each.name in _OF_STAGES and getattr(self, each.name) != each.default:
+                raise ValueError(
+                    f"{each.name} is {getattr(self, each.name)!r}, and there are stages, which say that themselves; "
+                    f"leave it at {each.default!r}, or set stages=[]."
+                )
+
     @property
     def steps(self) -> int:
-        """Steps of the whole run."""
-        return -(-self.examples // self.batch_size)
+        """Steps of the whole run; the most, where the accuracy may end stages earlier."""
+        return sum(stage.steps for stage in self.stages) or -(-self.examples // self.batch_size)
+
+    @property
+    def most_examples(self) -> int:
+        """Programs of the whole run before they are rounded up to batches; the most, as `steps`."""
+        return sum(stage.steps * stage.batch_size for stage in self.stages) or self.examples
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """Programs a step, in each stage."""
+        return tuple(stage.batch_size for stage in self.stages) or (self.batch_size,)
 
     @property
     def trained_model(self) -> ModelConfig:
@@ -176,7 +221,7 @@ class TrainConfig:
     def to_dict(self) -> dict[str, Any]:
         """All fields as TOML and JSON know them; `from_dict` reads it back."""
         shallow = {f.name: getattr(self, f.name) for f in fields(self)}
-        return shallow | {"model": self.model.to_dict()}
+        return shallow | {"model": self.model.to_dict(), "stages": [options_to_dict(stage) for stage in self.stages]}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "TrainConfig":
@@ -192,6 +237,10 @@ class TrainConfig:
                 if not isinstance(value, Mapping):
                     raise ValueError(f"model is {value!r}; it must be a table of settings, such as model.name.")
                 given[key] = config_from_dict(upgrade_model(value), "model")
+            elif key == "stages":
+                if not isinstance(value, list | tuple) or not all(isinstance(each, Mapping) for each in value):
+                    raise ValueError(f"stages is {value!r}; it must be a list of tables.")
+                given[key] = tuple(options_from_dict(Stage, x, f"stages.{i}") for i, x in enumerate(value, 1))
             elif key not in hints:
                 known = flatten(TrainConfig().to_dict())
                 raise ValueError(f"{key!r} is not a setting. {near_miss(key, known, 'The settings are')}")
@@ -210,6 +259,9 @@ _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("batch_size", 1, math.inf),
     ("examples", 1, 2**53),
     ("window", 1, math.inf),
+    ("trace_limit", 0, STEP_LIMIT),
+    ("beta_1", 0, 0.999999),
+    ("beta_2", 0, 0.999999),
     ("curriculum", 0, 1),
     ("loops", 0, MAX_WEIGHT),
     ("budget_cap", 1, STEP_LIMIT),
@@ -228,18 +280,11 @@ _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("norm_limit", 0, math.inf),
 )
 
+_OF_STAGES: Final = ("batch_size", "examples", "curriculum", "rate", "schedule")
+"""Settings that stages take the place of."""
+
 FREE: Final = frozenset({"device", "threads", "workers", "checkpoint_every", "checkpoint_steps", "on_nan"})
 """Settings that may differ when a run goes on: where and how safely it computes, not what."""
-
-
-def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested tables with those of `changes` laid over them."""
-    merged = dict(base)
-    for key, value in changes.items():
-        here = merged.get(key)
-        both = isinstance(value, Mapping) and isinstance(here, Mapping)
-        merged[key] = merge(here, value) if both else value  # type: ignore[arg-type]
-    return merged
 
 
 def differing(there: TrainConfig, asked: TrainConfig) -> list[str]:

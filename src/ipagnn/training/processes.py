@@ -59,9 +59,9 @@ def join_processes(config: TrainConfig) -> Iterator[Processes]:
     """
     rank, world = rank_and_world()
     device = choose_device(config, int(os.environ.get("LOCAL_RANK", 0)) if world > 1 else 0)
-    if config.batch_size % world:
+    if uneven := [size for size in config.batch_sizes if size % world]:
         raise ValueError(
-            f"A batch of {config.batch_size} programs cannot be shared evenly by {world} processes; choose a "
+            f"A batch of {uneven[0]} programs cannot be shared evenly by {world} processes; choose a "
             f"batch_size that {world} divides."
         )
     if world == 1:

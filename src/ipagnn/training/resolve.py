@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ipagnn._common.options import flatten
-from ipagnn.training.config import TrainConfig, merge
+from ipagnn._common.options import flatten, merge
+from ipagnn.training.config import TrainConfig
 from ipagnn.training.presets import PresetName, preset
 from ipagnn.training.runs.folder import RunFolder
 
@@ -41,5 +41,5 @@ def resolve(
             raise ValueError(f"{file}: {error}") from error
     given = merge(given, changes)
     named = flatten(given)
-    base = preset(preset_name or "paper", named.get("model.name", "ipa-gnn"), named.get("task", "full"))
+    base = preset(preset_name or "paper", named.get("model.name", ""), named.get("task", "full"))
     return TrainConfig.from_dict(merge(base.to_dict(), given))

@@ -3,6 +3,7 @@
 import math
 
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.stages import Stage
 
 
 def rate_at(config: TrainConfig, step: int) -> float:
@@ -20,3 +21,15 @@ def rate_at(config: TrainConfig, step: int) -> float:
     if config.schedule == "cosine":
         return config.rate * 0.5 * (1 + math.cos(math.pi * gone))
     return config.rate
+
+
+def stage_rate_at(config: TrainConfig, stage: Stage, step: int, first: int) -> float:
+    """The learning rate of step `step` of a run, counted from 0, in a stage that began with step `first`.
+
+    It falls along a cosine from `learning_rate` to `final_learning_rate`, or stays. In the warm-up of the run it is
+    multiplied by what rises from 0 to 1.
+    """
+    warmup = -(-config.warmup // config.stages[0].batch_size)
+    last = stage.final_learning_rate or stage.learning_rate
+    rate = last + (stage.learning_rate - last) * 0.5 * (1 + math.cos(math.pi * (step - first) / stage.steps))
+    return rate * min(1.0, (step + 1) / warmup) if warmup else rate

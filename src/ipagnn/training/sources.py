@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final
 
@@ -19,8 +19,11 @@ from ipagnn.languages.arithmetic.grammar import MIN_LENGTH, Lengths
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import MODELS, ModelConfig
 from ipagnn.training.config import STREAM, TrainConfig
+from ipagnn.training.stages import Stage
 
 _WINDOWS_KEPT: Final = 3
+_LOOKED_AT: Final = 200
+"""Programs of a stage that tell what its steps cost; the order of their size is enough for a progress bar."""
 
 
 class Epochs:
@@ -67,6 +70,23 @@ def _order(count: int, *seed: int) -> npt.NDArray[np.int64]:
     order: npt.NDArray[np.int64] = np.random.default_rng(seed).permutation(count)
     order.setflags(write=False)
     return order
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """The programs of a source from a position on, numbered from 0.
+
+    Attributes:
+        source: Where programs come from.
+        first: The program that becomes number 0.
+    """
+
+    source: Source
+    first: int
+
+    def table(self, start: int, count: int) -> ProgramTable:
+        """The programs `start:start + count`, counted from `first`."""
+        return self.source.table(self.first + start, count)
 
 
 class Curriculum:
@@ -205,24 +225,36 @@ def open_data(config: TrainConfig) -> DataSet | None:
     return data
 
 
-def make_source(config: TrainConfig, data: DataSet | None) -> Source:
-    """The numbered programs of a run."""
+def make_source(config: TrainConfig, data: DataSet | None, stage: Stage | None = None, first: int = 0) -> Source:
+    """The numbered programs of a run, or of one of its stages.
+
+    Args:
+        config: The run's.
+        data: From `open_data`.
+        stage: The stage; None in a run without stages.
+        first: How many programs the stages before it had. No two stages draw by the same random numbers.
+    """
     source: Source
+    batch_size = config.batch_size
     if data is None:
         grammar = config.model.grammar
         if config.loops:
             grammar = replace(grammar, stmt_repeat=config.loops)
         sampler = training_sampler(config.task, config.length, config.seed, grammar)
-        if config.budget == "trace":
-            sampler = replace(sampler, trace_limit=config.budget_cap)
+        limits = [config.trace_limit, config.budget_cap if config.budget == "trace" else 0]
+        if any(limits):
+            sampler = replace(sampler, trace_limit=min(limit for limit in limits if limit))
         source = sampler
+        if stage is not None:
+            batch_size = stage.batch_size
+            source = From(replace(sampler, lengths=stage.distribution), first)
         if config.curriculum:
             even = replace(sampler, lengths=Lengths.uniform(range(MIN_LENGTH, config.length + 1)))
             source = Curriculum(even, sampler, round(config.curriculum * config.examples))
     else:
         source = Epochs(data, config.seed)
     if config.window > 1:
-        return Windows(source, config.batch_size, config.window, config.seed, partial(steps_of, config.trained_model))
+        return Windows(source, batch_size, config.window, config.seed, partial(steps_of, config.trained_model))
     return source
 
 
@@ -248,15 +280,29 @@ def _counted(
     return steps
 
 
+def stage_costs(config: TrainConfig) -> list[float]:
+    """About what a step of each stage costs, in steps of programs; 1 where there are no stages."""
+    costs = []
+    for i, stage in enumerate(config.stages):
+        table = make_source(config, None, stage, i * _LOOKED_AT).table(0, _LOOKED_AT)
+        costs.append(float(steps_of(config.trained_model, table).mean()) * stage.batch_size)
+    return costs or [1.0]
+
+
 def data_fingerprint(config: TrainConfig, data: DataSet | None) -> str:
     """What tells a run's programs from others: the hash of a data set, or the recipe of the stream in words."""
     if data is not None:
         return data.fingerprint
     stream = f"stream of {config.task} programs up to length {config.length}, seed {config.seed}"
+    if config.stages:
+        stages = "; ".join(stage.words for stage in config.stages)
+        stream = f"stream of {config.task} programs in stages ({stages}), seed {config.seed}"
     if config.curriculum:
         stream += f", of even lengths for the first {config.curriculum:g} of the examples"
     if config.loops:
         stream += f", in which loops have the weight {config.loops}"
+    if config.trace_limit:
+        stream += f", that execute at most {config.trace_limit} statements"
     if config.budget == "trace":
         stream += f", that execute at most {config.budget_cap} statements"
     return stream

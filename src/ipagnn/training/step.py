@@ -31,6 +31,8 @@ class StepMetrics:
         largest_norm: Its largest.
         skipped: Steps whose gradient was not applied; they count for nothing above.
         first_skipped: Which of the steps was the first of these, from 0; -1 if there is none.
+        programs: Programs in all steps that were applied.
+        correct: How many of them `ProgramModel.correct` counts.
     """
 
     steps: int
@@ -40,6 +42,8 @@ class StepMetrics:
     largest_norm: float
     skipped: int
     first_skipped: int
+    programs: int
+    correct: int
 
 
 class TrainingStep(Protocol[P]):
@@ -117,6 +121,8 @@ class Tally:
             largest_norm=largest,
             skipped=round(skipped),
             first_skipped=round(first) if math.isfinite(first) else -1,
+            programs=round(programs),
+            correct=round(correct),
         )
         self.clear()
         return metrics

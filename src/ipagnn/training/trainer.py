@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from ipagnn.data.shards import DataSet
 from ipagnn.data.stream import Stream
-from ipagnn.models import build_model, save_model
+from ipagnn.models import StageProgress, build_model, save_model
 from ipagnn.models.files import MODEL_FILE
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.processes import Processes, arithmetic, join_processes
@@ -20,9 +20,9 @@ from ipagnn.training.runs.events import Events
 from ipagnn.training.runs.files import RunError, locked, unwritable
 from ipagnn.training.runs.folder import MetricsFile, RunFolder
 from ipagnn.training.runs.provenance import now, peak_memory_mb, provenance
-from ipagnn.training.schedule import rate_at
+from ipagnn.training.schedule import rate_at, stage_rate_at
 from ipagnn.training.signals import stop_signals
-from ipagnn.training.sources import data_fingerprint, make_source, open_data
+from ipagnn.training.sources import data_fingerprint, make_source, open_data, stage_costs
 from ipagnn.training.step import StepMetrics, TrainingStep, first_model, make_step
 from ipagnn.training.validation import Score, Validation
 
@@ -35,13 +35,16 @@ class Progress:
     """Where a run is, for whoever watches.
 
     Attributes:
-        step, steps: Steps taken, and of the whole run.
+        step, steps: Steps taken, and of the whole run; the most, where the accuracy may end stages earlier.
         examples: Programs seen.
         loss, accuracy: Of the programs since the last look, before they were learnt from.
         examples_per_second: Since the last look.
-        seconds_left: At this speed; validations not counted.
+        seconds_left: At this speed, the most as `steps`; programs of later stages count by the steps they take.
+            Validations are not counted.
         validation: Accuracy of the last validation in this start; None before it.
         validated: Programs that had been seen when it was made; 0 before it.
+        stage, stages: Number of the stage, from 1, and how many there are; 1 in a run without stages.
+        length: Lines of the longest programs that are trained on now.
     """
 
     step: int
@@ -53,6 +56,9 @@ class Progress:
     seconds_left: float
     validation: float | None
     validated: int = 0
+    stage: int = 1
+    stages: int = 1
+    length: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +152,21 @@ class _Loop:
             checkpoint.position if checkpoint else Position(),
             best_step=best.best_step,
             best_accuracy=best.best_accuracy,
+            best_loss=best.best_loss,
         )
         self._begun = time.monotonic() - self._position.seconds
         self._meter = energy_meter(processes.device) if processes.world == 1 else None
         self._joules = self._position.joules  # before this start
         self._saved_at, self._saved_step = time.monotonic(), self._position.step if checkpoint else -1
         model = build_model(config.trained_model, config.seed) if checkpoint else first_model(config)
+        self._model = model
         self._step: TrainingStep[Any] = make_step(model, config, processes.device)
         if checkpoint:
             self._step.load(checkpoint.weights, checkpoint.state)
         self._rate, self._hopeless = -1.0, 0
-        self._source = make_source(config, data)
+        self._data = data
+        self._stages = config.stages or (None,)
+        self._costs = stage_costs(config)
         self._score: Score | None = None
         self._validated = 0
         if processes.writes:
@@ -174,48 +184,63 @@ class _Loop:
 
     def run(self, deadline: float | None) -> Result:
         """Train to the end, or to the deadline."""
-        config, total = self._config, self._config.steps
-        stream: Stream[Any] = Stream(
-            self._source,
-            config.batch_size // self._processes.world,
-            self._step.prepare,
-            position=self._position.step * config.batch_size,
-            threads=config.workers,
-            ahead=2 * config.workers + 2,
-            rank=self._processes.rank,
-            world=self._processes.world,
-        )
-        with stream, stop_signals() as signalled:
+        with stop_signals() as signalled:
 
             def asked() -> bool:
                 return bool(signalled) or (deadline is not None and time.monotonic() >= deadline)
 
             longest = 0.0
-            while self._position.step < total:
-                began = time.monotonic()
-                self._interval(stream, asked)
-                longest = max(longest, time.monotonic() - began)
-                late = deadline is not None and time.monotonic() + longest > deadline
-                stop = self._processes.any(bool(signalled) or late)
-                last = self._position.step >= total
-                if stop or last or self._due():
-                    self._save()
-                if stop and not last:
-                    if self._processes.any(bool(signalled)):
-                        raise KeyboardInterrupt
-                    return self._result("stopped")
+            while not self._over:
+                stage = self._position.stage
+                with self._open_stream() as stream:
+                    while self._position.stage == stage:
+                        began = time.monotonic()
+                        self._interval(stream, asked)
+                        longest = max(longest, time.monotonic() - began)
+                        late = deadline is not None and time.monotonic() + longest > deadline
+                        stop = self._processes.any(bool(signalled) or late)
+                        if stop or self._over or self._due():
+                            self._save()
+                        if stop and not self._over:
+                            if self._processes.any(bool(signalled)):
+                                raise KeyboardInterrupt
+                            return self._result("stopped")
         return self._finish()
 
+    @property
+    def _over(self) -> bool:
+        """Whether all stages have ended."""
+        return self._position.stage == len(self._stages)
+
+    def _open_stream(self) -> "Stream[Any]":
+        """The programs of the stage, from where it stands."""
+        config, position = self._config, self._position
+        return Stream(
+            make_source(config, self._data, self._stages[position.stage], position.stage_examples),
+            config.batch_sizes[position.stage] // self._processes.world,
+            self._step.prepare,
+            position=position.examples - position.stage_examples,
+            threads=config.workers,
+            ahead=2 * config.workers + 2,
+            rank=self._processes.rank,
+            world=self._processes.world,
+        )
+
     def _interval(self, stream: "Stream[Any]", asked: Callable[[], bool]) -> None:
-        """Train to the next multiple of `log_every` steps, the end, or until asked to stop, and look."""
-        config, first = self._config, self._position.step
-        before = first - first % config.log_every
+        """Train to the next multiple of `log_every` steps, the end of the stage, or until asked to stop, and look."""
+        config, before = self._config, self._position
+        first, batch_size = before.step, config.batch_sizes[before.stage]
+        stage = self._stages[before.stage]
+        steps_of_stage = config.steps if stage is None else stage.steps
+        end = before.stage_step + steps_of_stage
         began = time.monotonic()
-        for step in range(first, min(before + config.log_every, config.steps)):
-            rate = rate_at(config, step)
+        for step in range(first, min(first - first % config.log_every + config.log_every, end)):
+            rate = self._rate_at(step)
             if rate != self._rate:
                 self._step.set_rate(rate)
                 self._rate = rate
+            gone = (step - before.stage_step) / steps_of_stage
+            self._model.on_step(StageProgress(before.stage + 1, len(self._stages), gone, step))
             self._step(next(stream))
             if self._processes.world == 1 and asked():  # several would have to agree on the step
                 break
@@ -231,33 +256,52 @@ class _Loop:
                 f"beyond norm_limit, {config.norm_limit:g}: this run does not come back. Begin a new one with a lower "
                 "rate or a smaller clip."
             )
-        self._position = replace(
-            self._position,
+        now = self._position = replace(
+            before,
             step=first + steps,
-            skipped=self._position.skipped + metrics.skipped,
+            examples=before.examples + steps * batch_size,
+            counted=before.counted + metrics.programs,
+            correct=before.correct + metrics.correct,
+            skipped=before.skipped + metrics.skipped,
             **self._cost(),
         )
+        whole = now.step % config.log_every == 0  # an interval that was not cut short
+        reached = whole and stage is not None and 0 < stage.until * now.counted <= now.correct
+        ended = now.step == end or reached
         if self._processes.writes:
-            self._log(metrics, steps * config.batch_size / seconds)
-            if self._position.step == config.steps or self._crossed(before, config.validation_every):
+            self._log(metrics, steps * batch_size / seconds)
+            if ended or (whole and self._crossed(config.validation_every)):
                 self._validate()
+        if whole or ended:
+            self._position = replace(self._position, looked_examples=now.examples, counted=0, correct=0)
+        if ended:
+            place = {"stage": now.stage + 1, "stage_step": now.step, "stage_examples": now.examples}
+            self._position = replace(self._position, **place)
 
-    def _crossed(self, before: int, every: int) -> bool:
-        """Whether a multiple of `every` examples was reached since step `before`; at multiples of `log_every` alone."""
-        step, batch = self._position.step, self._config.batch_size
-        return step % self._config.log_every == 0 and before * batch // every < step * batch // every
+    def _rate_at(self, step: int) -> float:
+        """The learning rate of a step of the stage."""
+        stage = self._stages[self._position.stage]
+        if stage is None:
+            return rate_at(self._config, step)
+        return stage_rate_at(self._config, stage, step, self._position.stage_step)
+
+    def _crossed(self, every: int) -> bool:
+        """Whether a multiple of `every` examples was reached since the last look."""
+        position = self._position
+        return position.looked_examples // every < position.examples // every
 
     def _log(self, metrics: StepMetrics, speed: float) -> None:
         config, step = self._config, self._position.step
         line = {
             "kind": "train",
             "step": step,
-            "examples": step * config.batch_size,
+            "examples": self._position.examples,
             "loss": None if math.isnan(metrics.loss) else metrics.loss,  # where all steps were skipped
             "accuracy": None if math.isnan(metrics.accuracy) else metrics.accuracy,
             "norm": None if math.isnan(metrics.norm) else metrics.norm,
             "largest_norm": metrics.largest_norm,
-            "rate": rate_at(config, step - 1),
+            "rate": self._rate_at(step - 1),
+            **({"stage": self._position.stage + 1} if config.stages else {}),
             "skipped": metrics.skipped,
             "seconds": round(self._position.seconds, 3),
             "examples_per_second": round(speed, 1),
@@ -265,17 +309,34 @@ class _Loop:
         }
         self._write(line)
         if self._report:
-            left = (config.steps - step) * config.batch_size / speed
-            score = self._score.accuracy if self._score else None
-            seen, before = step * config.batch_size, self._validated
-            self._report(Progress(step, config.steps, seen, metrics.loss, metrics.accuracy, speed, left, score, before))
+            self._report(self._progress(metrics, speed))
+
+    def _progress(self, metrics: StepMetrics, speed: float) -> Progress:
+        config, position, stage = self._config, self._position, self._stages[self._position.stage]
+        gone = position.step - position.stage_step
+        costs = [cost * steps for cost, steps in zip(self._costs, _steps_of(config), strict=True)][position.stage :]
+        costs[0] -= self._costs[position.stage] * gone  # in programs as long as those of this stage
+        return Progress(
+            step=position.step,
+            steps=config.steps,
+            examples=position.examples,
+            loss=metrics.loss,
+            accuracy=metrics.accuracy,
+            examples_per_second=speed,
+            seconds_left=sum(costs) / self._costs[position.stage] * config.batch_sizes[position.stage] / speed,
+            validation=self._score.accuracy if self._score else None,
+            validated=self._validated,
+            stage=position.stage + 1,
+            stages=len(self._stages),
+            length=config.length if stage is None else stage.length,
+        )
 
     def _validate(self) -> None:
         """Score the weights, and keep them if they are the best so far."""
         weights = self._step.weights(averaged=True)
         self._score = score = self._validation(weights)
         step = self._position.step
-        self._validated = step * self._config.batch_size
+        self._validated = self._position.examples
         self._write(
             {
                 "kind": "validation",
@@ -287,8 +348,9 @@ class _Loop:
                 "seconds": round(time.monotonic() - self._begun, 3),
             }
         )
-        if score.accuracy > self._position.best_accuracy:
-            self._position = replace(self._position, best_step=step, best_accuracy=score.accuracy)
+        best, loss = self._position.best_accuracy, self._position.best_loss
+        if score.accuracy > best or (score.accuracy == best and loss is not None and score.loss < loss):
+            self._position = replace(self._position, best_step=step, best_accuracy=score.accuracy, best_loss=score.loss)
             Checkpoint(self._config, self._position, weights, {}).write(self._folder.best)
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -340,7 +402,7 @@ class _Loop:
         return Result(
             state,
             position.step,
-            position.step * self._config.batch_size,
+            position.examples,
             position.best_accuracy,
             position.best_step,
             position.skipped,
@@ -348,3 +410,8 @@ class _Loop:
             now(),
             position.joules,
         )
+
+
+def _steps_of(config: TrainConfig) -> list[int]:
+    """Steps of each stage; the most, where the accuracy may end it."""
+    return [stage.steps for stage in config.stages] or [config.steps]

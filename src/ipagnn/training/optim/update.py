@@ -69,7 +69,8 @@ class Update:
                 self._plain = nn.Parameter(self._flat.data[stop:])
                 self._plain.grad = self._flat.grad[stop:]
             on_gpu = first.device.type == "cuda"  # where the step may be captured in a CUDA graph
-            self._optimizer = torch.optim.Adam([self._plain], lr=self._rate, fused=True, capturable=on_gpu)
+            betas = (config.beta_1, config.beta_2)
+            self._optimizer = torch.optim.Adam([self._plain], self._rate, betas, fused=True, capturable=on_gpu)
             if on_gpu and not muon and find_spec("triton"):
                 from ipagnn.training.optim.triton import FusedAdam  # Triton is there only where there is a GPU
 

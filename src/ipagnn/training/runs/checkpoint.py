@@ -23,24 +23,39 @@ _STATE: Final = "state."
 class Position:
     """How far a run has come.
 
-    The schedule, the stream and the order of programs are functions of the config and `step`, so this is all of their
-    state; training draws no other random numbers.
+    The schedule, the stream and the order of programs are functions of the config and the numbers here, so this is all
+    of their state; training draws no other random numbers.
 
     Attributes:
         step: Steps taken.
+        examples: Programs seen.
+        stage: Stages that have ended; of a run without stages 1 at its end.
+        stage_step, stage_examples: Steps taken and programs seen before the stage began.
+        looked_examples: Programs seen at the last multiple of `log_every` steps, or when the stage began if that is
+            later.
+        counted, correct: Programs learnt from since then, and how many of them were right.
         metrics_bytes: Length of `metrics.jsonl`, which is cut off here when the run goes on.
         seconds: Time spent in training, over all starts.
         best_step: Step of the best validation; -1 before the first.
         best_accuracy: Its accuracy.
+        best_loss: Its loss, which decides between equal accuracies; None where it was not kept.
         skipped: Steps whose gradient was not applied.
         joules: Energy that the GPU used in training, over all starts; None if one of them could not measure it.
     """
 
     step: int = 0
+    examples: int = 0
+    stage: int = 0
+    stage_step: int = 0
+    stage_examples: int = 0
+    looked_examples: int = 0
+    counted: int = 0
+    correct: int = 0
     metrics_bytes: int = 0
     seconds: float = 0.0
     best_step: int = -1
     best_accuracy: float = -1.0
+    best_loss: float | None = None
     skipped: int = 0
     joules: float | None = 0.0
 
@@ -88,13 +103,28 @@ class Checkpoint:
                     f"The checkpoint {path} has format {about['format_version']}, and this version of ipagnn reads "
                     f"{FORMAT_VERSION}; go on with the version that wrote it."
                 )
-            config, position = TrainConfig.from_dict(about["config"]), Position(**about["position"])
+            config = TrainConfig.from_dict(about["config"])
+            position = _position(about["position"], config)
         except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
             raise RunError(
                 f"{path} is not a checkpoint of ipagnn, or it is damaged ({error}). Delete it to train from the "
                 "beginning in this folder."
             ) from error
         return Checkpoint(config, position, _below(tensors, _WEIGHTS), _below(tensors, _STATE))
+
+
+def _position(values: Mapping[str, Any], config: TrainConfig) -> Position:
+    """A position as it was written; one of version 0.1.0 has steps alone, and no stages."""
+    if "examples" in values:
+        return Position(**values)
+    step = values["step"]
+    looked = step - step % config.log_every
+    place = {"examples": step, "looked_examples": looked}
+    return Position(
+        **{name: steps * config.batch_size for name, steps in place.items()},
+        stage=int(step >= config.steps),
+        **values,
+    )
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ipagnn._common.hints import near_miss
-from ipagnn._common.options import flatten
-from ipagnn.training.config import TrainConfig, merge
+from ipagnn._common.options import flatten, merge
+from ipagnn.training.config import TrainConfig
 from ipagnn.training.presets import PresetName
 from ipagnn.training.resolve import resolve
 

@@ -195,7 +195,7 @@ def _run(ray: Any, tune: Any, board: _Board, parallel: int | None, asha: bool, c
 
     scheduler = None
     if asha:
-        most = max(config.examples for config in configs)
+        most = max(config.most_examples for config in configs)
         least = max(*(config.validation_every for config in configs), most // HALVING**2)
         schedulers = import_module("ray.tune.schedulers")
         scheduler = schedulers.ASHAScheduler(
@@ -248,7 +248,7 @@ def _trial(
     try:
         result = train(trial.config, folder.path, report=report, command=command)
     except ValueError as error:  # a sentence that would be the same another time, not a worker's death
-        tune.report({"accuracy": -1.0, "examples": trial.config.examples, "error": str(error)})
+        tune.report({"accuracy": -1.0, "examples": trial.config.most_examples, "error": str(error)})
         return
     tune.report({"accuracy": result.accuracy, "examples": result.examples})
 

@@ -10,6 +10,7 @@ from ipagnn._common.lazy import import_lazily
 if TYPE_CHECKING:
     from ipagnn import nn
     from ipagnn.evaluation.evaluate import evaluate
+    from ipagnn.inference.embed import embed
     from ipagnn.inference.explain import Explanation, explain
     from ipagnn.inference.predict import Prediction, predict
     from ipagnn.languages.arithmetic.grammar import Grammar
@@ -41,6 +42,7 @@ __all__ = [
     "TraceRNN",
     "__version__",
     "available_models",
+    "embed",
     "evaluate",
     "explain",
     "load_model",

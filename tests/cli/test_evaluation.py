@@ -124,8 +124,8 @@ def test_programs_of_your_own(run: Run, weights: Path, tmp_path: Path, is_senten
         (["--programs", "missing.jsonl"], "There is no file or folder missing.jsonl"),
         (["--save"], "--save keeps numbers in a run folder"),
         (["--prune", "0.1"], "line-rnn"),
-        (["--budget", "much"], "--budget is 'much'"),
-        (["--budget", "-1"], "--budget is '-1'"),
+        (["--budget", "much"], "step budget is 'much'"),
+        (["--budget", "-1"], "step budget is '-1'"),
         (["--budget", "2", "--save"], "its own steps"),
     ],
 )

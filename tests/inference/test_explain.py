@@ -92,7 +92,7 @@ def test_models_without_a_pointer_still_predict(name: str) -> None:
     told = explain(BRANCHES, build_model(name, hidden=8).eval())
     assert told.pointer is None
     assert told.shortcuts is None
-    assert told.prediction.value == 16
+    assert told.prediction.true_value == 16
     assert json.loads(json.dumps(told.to_dict()))["pointer"] is None
     assert "no instruction pointer" in told._repr_html_()
     assert "no instruction pointer" in shown(told, 80)
@@ -134,7 +134,7 @@ def test_long_programs_stay_small() -> None:
     assert told.prediction.steps > SHOWN_STEPS / 2
     assert told.pointer is not None
     assert len(told.pointer) <= SHOWN_STEPS + 1
-    assert told.prediction.value == 9**8 % 1000 + 1
+    assert told.prediction.true_value == 9**8 % 1000 + 1
     assert len(json.dumps(told.to_dict())) < 2**20
 
 
@@ -192,18 +192,21 @@ def test_a_folder_gives_json_lines(run: Run, tmp_path: Path, model: ProgramModel
     assert "holds no .py files" in run("explain", folder, "--model", weights).err
     (folder / "b.py").write_text(BRANCHES)
     (folder / "more" / "a.py").write_text(LOOP)
-    done = run("explain", folder, "--model", weights)
+    done = run("explain", folder, "--model", weights, "--json")
     assert done.code == 0, done.err
     told = [json.loads(line) for line in done.out.splitlines()]
-    assert [(t["file"], t["value"]) for t in told] == [("b.py", 16), ("more/a.py", 56)]
+    assert [(t["file"], t["true_value"]) for t in told] == [
+        (str(folder / "b.py"), 16),
+        (str(folder / "more" / "a.py"), 56),
+    ]
     (folder / "bad.py").write_text("v0 = 1\nv0 /= 2\n")
-    done = run("explain", folder, "--model", weights)
+    done = run("explain", folder, "--model", weights, "--json")
     assert done.code == 2
-    assert "1 of 3 files" in done.err
+    assert "1 of 3 programs" in done.err
     bad = json.loads(done.out.splitlines()[1])
-    assert (bad["file"], bad["line"], bad["column"]) == ("bad.py", 2, 4)
+    assert (bad["file"], bad["line"], bad["column"]) == (str(folder / "bad.py"), 2, 4)
     (folder / "bad.py").write_bytes(b"\xff")
-    bad = json.loads(run("explain", folder, "--model", weights).out.splitlines()[1])
+    bad = json.loads(run("explain", folder, "--model", weights, "--json").out.splitlines()[1])
     assert "not UTF-8" in bad["error"]
     done = run("explain", folder, "--model", tmp_path / "none")
     assert done.code == 2

@@ -48,15 +48,15 @@ def test_probabilities_are_those_of_the_model(model: ProgramModel) -> None:
 
 def test_the_truth_of_a_complete_program(model: ProgramModel) -> None:
     told = predict(LOOP, model)
-    assert (told.value, told.truth.trace_length) == execute(parse(LOOP)) == (56, 12)
+    assert (told.true_value, told.truth.trace_length) == execute(parse(LOOP)) == (56, 12)
     assert told.truth.exact is None
-    assert told.to_dict()["value_probability"] == told.probabilities[56]
+    assert told.to_dict()["true_probability"] == told.probabilities[56]
 
 
 def test_the_truth_of_a_masked_program(model: ProgramModel) -> None:
     told = predict(MASKED, model)
     assert told.task == "partial"
-    assert told.value is None
+    assert told.true_value is None
     assert {c.value: c.probability for c in told.truth.exact or ()} == hole_distribution(parse(MASKED)).probabilities
     # By hand: 3 + k, 3 - k and 3 * k, doubled; 4..12, 2..-6 and 3..27 meet at 6, 9 and 12 only.
     by_value = {c.value: c.probability for c in told.truth.exact or ()}
@@ -66,7 +66,7 @@ def test_the_truth_of_a_masked_program(model: ProgramModel) -> None:
 
 def test_a_program_without_a_value_still_gets_a_prediction(model: ProgramModel) -> None:
     told = predict("v0 = 1\nwhile v0 > 0:\n  v0 = 1\n", model)
-    assert told.value is None
+    assert told.true_value is None
     assert told.truth.why == "Line 2: `while v0 > 0:` never ends: its state repeats."
     assert told.probabilities.sum() == pytest.approx(1)
     masked = predict("v0 = 1\nwhile v0 > 0:\n  _\n", model, max_steps=1_000)
@@ -77,7 +77,7 @@ def test_other_languages() -> None:
     other = build_model("ipa-gnn", hidden=8, grammar=Grammar(modulus=60, condition_modulus=6)).eval()
     told = predict("v0 = 59\nif v0 % 6 > 4:\n  v0 += 9\n", other)
     assert told.probabilities.shape == (60,)
-    assert told.value == 8
+    assert told.true_value == 8
     assert told.lines[1] == "if v0 % 6 > 4:"
     with pytest.raises(ProgramError, match="`6` after `%`"):
         predict("v0 = 59\nif v0 % 10 > 4:\n  v0 += 9\n", other)
@@ -106,7 +106,7 @@ def test_a_model_that_reads_no_indentation(name: str) -> None:
 
 def test_a_model_that_needs_complete_programs() -> None:
     trace_rnn = build_model("trace-rnn", hidden=8).eval()
-    assert predict(LOOP, trace_rnn).value == 56
+    assert predict(LOOP, trace_rnn).true_value == 56
     with pytest.raises(ValueError, match="needs complete programs"):
         predict(MASKED, trace_rnn)
 
@@ -176,7 +176,7 @@ def test_json(run: Run, weights: Path) -> None:
     assert done.code == 0, done.err
     told = json.loads(done.out)
     assert told == predict(LOOP, weights).to_dict()
-    assert told["value"] == 56
+    assert told["true_value"] == 56
     assert len(told["top"]) == 5
     assert set(told["top"][0]) == {"value", "probability"}
     assert (

@@ -70,7 +70,7 @@ def test_a_named_model_answers(client: TestClient) -> None:
     told = client.post("/api/explain", json={"source": LOOP, "model": "lines"}).json()
     assert told["model"] == "lines"
     assert told["pointer"] is None
-    assert told["value"] == 56
+    assert told["true_value"] == 56
 
 
 def test_models_sample_and_health(client: TestClient) -> None:

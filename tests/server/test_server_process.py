@@ -72,7 +72,7 @@ def check_load(served: Any, count: int) -> list[float]:
     for source, (status, told) in zip(sources, answers, strict=True):
         assert status == 200, told
         expected = predict(source, served.weights[0]).to_dict()
-        assert told["value"] == expected["value"]
+        assert told["true_value"] == expected["true_value"]
         assert told["lines"] == expected["lines"]
         assert told["top"][0]["probability"] == pytest.approx(expected["top"][0]["probability"], rel=1e-4)
     return sorted(seconds)
@@ -136,7 +136,7 @@ def test_short_questions_do_not_wait_for_long_ones(served: Any) -> None:
         while not long.done() or not slowest:
             began = time.monotonic()
             busy(connection)
-            assert post(connection, "/api/predict", "v0 = 1\nv0 += 1")[1]["value"] == 2
+            assert post(connection, "/api/predict", "v0 = 1\nv0 += 1")[1]["true_value"] == 2
             slowest = max(slowest, time.monotonic() - began)
         assert long.result() == [200] * 3
     assert slowest < 2

@@ -321,15 +321,8 @@ def _changes(prune: float | None, budget: str | None) -> dict[str, Any]:
     from ipagnn.data import StepBudget
 
     changes: dict[str, Any] = {} if prune is None else {"prune": prune}
-    if budget in ("paper", "static", "trace"):
-        changes["budget"] = StepBudget(budget)  # type: ignore[arg-type]
-    elif budget is not None:
-        try:
-            changes["budget"] = StepBudget(factor=float(budget))
-        except ValueError:
-            raise ValueError(
-                f"--budget is {budget!r}; it must be a positive multiple of T(x), such as 2, paper, static or trace."
-            ) from None
+    if budget is not None:
+        changes["budget"] = StepBudget.of(budget)
     return changes
 
 

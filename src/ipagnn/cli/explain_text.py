@@ -16,37 +16,63 @@ BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _UNSEEN: Final = 100  # columns where the output is no terminal
 _LONGEST: Final = 40
 _BAR: Final = 20
+_LEAST_BAR: Final = 5
 _MOST: Final = 8  # soft decisions and path pieces that are spelled out
 _DARK, _LIGHT = (45, 60, 110), (255, 190, 60)
 
 
 def print_prediction(console: Console, prediction: Prediction, count: int) -> None:
-    """The likeliest results with bars, the truth beside them."""
+    """The answer, the likeliest results with bars, the truth, and how far all that can be trusted."""
+    _print_answer(console, prediction)
     exact = prediction.truth.exact
+    bar = _bar_width(console, prediction)
     table = Table(header_style="bold")
     table.add_column("result", justify="right")
-    table.add_column(f"{prediction.model}", justify="right")
-    table.add_column("")
+    table.add_column("model", justify="right")
+    if bar:
+        table.add_column("")
     if exact:
         table.add_column("exact", justify="right")
     shares = {c.value: c.probability for c in exact or ()}
     for candidate in prediction.top(count):
-        true = candidate.value == prediction.value
+        true = candidate.value == prediction.true_value
         share = candidate.probability
-        cells: list[str | Text] = [str(candidate.value), f"{share:.1%}", _bar(share, true)]
+        cells: list[str | Text] = [str(candidate.value), f"{share:.1%}"]
+        if bar:
+            cells.append(_bar(share, true, bar))
         if exact:
             cells.append(f"{shares.get(candidate.value, 0.0):.1%}")
         table.add_row(*cells, style="green" if true else None)
     console.print(table)
     if exact:
         parts = (f"{c.value} {c.probability:.1%}" for c in exact[:count])
-        told = f"Likeliest over all fillings: {', '.join(parts)}"
+        samples = prediction.truth.samples
+        fillings = f"{samples:,} sampled" if samples else "all"
+        told = f"Likeliest over {fillings} fillings: {', '.join(parts)}"
     else:
         sentence = truth_sentence(prediction).removesuffix(".")
         told = f"{sentence[0].upper()}{sentence[1:]}"
-    if prediction.value is not None:
-        told += f"; the model gives it {prediction.probabilities[prediction.value]:.1%}"
+    if prediction.true_value is not None:
+        told += f"; the model gives it {prediction.probabilities[prediction.true_value]:.1%}"
     console.print(f"{told}.", soft_wrap=True, markup=False)
+    console.print(f"Trust: {prediction.trust}.", soft_wrap=True, markup=False)
+    for warning in prediction.warnings:
+        console.print(f"Warning: {warning}", style="yellow", soft_wrap=True, markup=False)
+
+
+def _print_answer(console: Console, prediction: Prediction) -> None:
+    mass = "" if prediction.exit_mass is None else f", resting on {prediction.exit_mass:.1%} of the pointer"
+    told = f"{prediction.model} says {prediction.value} (confidence {prediction.confidence:.1%}{mass})"
+    console.print(told, style="bold", soft_wrap=True, markup=False)
+
+
+def _bar_width(console: Console, prediction: Prediction) -> int:
+    """Columns that are left for bars; none if there is hardly any room."""
+    value = len(str(prediction.grammar.modulus))
+    others = max(len("result"), value) + len("100.0%") + (len("100.0%") if prediction.truth.exact else 0)
+    borders = 3 * (4 if prediction.truth.exact else 3) + 1
+    room = min(_BAR, console.width - others - borders)
+    return room if room >= _LEAST_BAR else 0
 
 
 def print_explanation(console: Console, explanation: Explanation, count: int) -> None:
@@ -86,8 +112,10 @@ def _print_heat_map(console: Console, explanation: Explanation, pointer: npt.NDA
         text.rstrip()
         console.print(text)
     a_column = f", up to {int(np.diff([*starts, len(pointer)]).max())} steps a column" if bins < len(pointer) else ""
+    steps = explanation.prediction.steps
+    of = "" if steps is None else f" of {steps:,}"
     console.print(
-        f"{'':>{numbers + source + 1}} steps 0 to {len(pointer) - 1} of {explanation.prediction.steps:,}{a_column}",
+        f"{'':>{numbers + source + 1}} steps 0 to {len(pointer) - 1}{of}{a_column}",
         style="dim",
         soft_wrap=True,
         markup=False,
@@ -146,7 +174,7 @@ def _print_shortcuts(console: Console, explanation: Explanation) -> None:
     console.print(f"Short-cut lines: {', '.join(told)}", soft_wrap=True, markup=False)
 
 
-def _bar(share: float, true: bool) -> Text:
-    eighths = round(share * _BAR * 8)
+def _bar(share: float, true: bool, width: int) -> Text:
+    eighths = round(share * width * 8)
     bar = "█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8] if eighths % 8 else "")
-    return Text(bar.ljust(_BAR), "green" if true else "blue")
+    return Text(bar.ljust(width), "green" if true else "blue")

@@ -1,104 +1,127 @@
-"""The commands that use a model: `predict`, `explain` and `serve`."""
+"""The commands that use a model: `predict`, `explain`, `models` and `serve`."""
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
+from ipagnn.cli.sources import Source, read_sources
 from ipagnn.cli.terminal import EXIT_BAD_INPUT, output
 
+if TYPE_CHECKING:
+    from ipagnn.inference.explain import Explanation
+    from ipagnn.inference.predict import Prediction
+
+_FILES = typer.Argument(
+    metavar="FILE…",
+    help="Programs: files, folders of `.py` files, JSON lines (`.jsonl`: strings, or objects with `source`); `-` is "
+    "standard input, with one program, several as `ipagnn sample --count 3` prints them, or JSON lines.",
+)
 _MODEL = typer.Option(
     help="Name of a model in the package, file, or run folder. [default: the one in the package for complete or for "
     "masked programs]",
     show_default=False,
 )
+_BUDGET = typer.Option(
+    help="Steps that the model may take: a multiple of T(x), the paper's number of steps, such as `2`; `static`, "
+    "enough for the true trace by the loop counts in the text; or `trace`, what the trace itself has and two more. "
+    "[default: as the model is configured. ipa-gnn-full and ipa-gnn-partial take 3: T(x) counts two rounds for each "
+    "loop, so longer loops do not end within it. With 3 times as many steps, 95% of programs of 10 lines are right "
+    "instead of 75%]",
+    show_default=False,
+)
 _FORMATS = (".svg", ".pdf", ".png")
 _TOP = typer.Option(min=1, help="How many results.")
+_CHUNK = 256  # programs that are read, run and answered at a time
 
 
 def predict(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A program; `-` is standard input.")],
+    files: Annotated[list[str], _FILES],
     model: Annotated[str | None, _MODEL] = None,
     top: Annotated[int, _TOP] = 5,
-    plot: Annotated[Path | None, typer.Option(help="Also draw it: .svg, .pdf or .png.", show_default=False)] = None,
+    budget: Annotated[str | None, _BUDGET] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw it: .svg, .pdf or .png; for one program.", show_default=False)
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help="One object: `top`, a list of `value` and `probability`; `value`, the true one or null; `exact`, for "
-            "a masked program the distribution over all fillings.",
+            help="One object a line: `value`, the prediction; `confidence`; `exit_mass`, the share of the pointer that "
+            "it rests on; `warnings`, a list of sentences; `top`, a list of `value` and `probability`; `true_value` or "
+            "null; `exact`, for a masked program the distribution over all fillings. Of several programs each has "
+            "`file` too.",
         ),
     ] = False,
 ) -> None:
-    """Predict what a program comes to, and tell what it does come to.
+    """Predict what programs come to, tell what they do come to, and how far the answer can be trusted.
 
-    One line may be masked: `[MASK]` or `_`. Beside the model then stands the exact distribution over all statements
-    that the line may have been.
+    A line may be masked: `[MASK]` or `_`. Beside the model then stands the exact distribution over all statements that
+    the line may have been. Of several programs, those that cannot be answered are told, and the exit code is then 2 in
+    the end.
 
     `ipagnn sample --length 10 | ipagnn predict -`
 
     `ipagnn predict mine.py --model runs/a --plot mine.svg`
+
+    `ipagnn predict a.py b.py programs/ --json`
     """
     from ipagnn.cli.explain_text import print_prediction
     from ipagnn.inference.predict import predict as run
 
-    if plot is not None and plot.suffix.lower() not in _FORMATS:
-        raise ValueError(f"--plot is {plot}; its name must end in .svg, .pdf or .png.")
-    try:
-        prediction = run(_read(file), model)
-    except ValueError as error:
-        raise _placed(file, error) from error
     if plot is not None:
-        from ipagnn.reporting.figure_prediction import prediction_figure
-        from ipagnn.reporting.style import save
+        _check_plot(plot)
 
-        save(prediction_figure(prediction), plot)
-    if as_json:
-        typer.echo(json.dumps(prediction.to_dict(top)))
-    else:
-        print_prediction(output(), prediction, top)
+    def show(console: Console, prediction: "Prediction") -> None:
+        print_prediction(console, prediction, top)
+        if plot is not None:
+            console.print(f"{plot} holds the plot", soft_wrap=True, markup=False)
+
+    def answer(texts: Sequence[str]) -> "list[Prediction]":
+        answers = run(texts, model, budget=budget)
+        if plot is not None:
+            _draw(answers, plot)
+        return answers
+
+    _answer_all(files, model, as_json, top, answer, show, one_only="--plot" if plot is not None else None)
 
 
 def explain(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A program, or a folder of `.py` files; `-` is standard input.")
-    ],
+    files: Annotated[list[str], _FILES],
     model: Annotated[str | None, _MODEL] = None,
     top: Annotated[int, _TOP] = 5,
+    budget: Annotated[str | None, _BUDGET] = None,
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json", help="What `predict --json` tells, with graph, pointer, branch decisions and true trace."
+            "--json",
+            help="What `predict --json` tells, with graph, pointer, branch decisions and true trace; one object a "
+            "line.",
         ),
     ] = False,
 ) -> None:
     """Show how a model came to what it predicts: where its instruction pointer was at each step.
 
     Then the most likely path, branch decisions that were soft, and lines visited less often than the true trace does.
-    A folder gives one JSON object a line with the key `file`; what is not a program has `error`, `line` and `column`
-    instead, and the exit code is then 2 in the end.
+    Of several programs, those that cannot be answered are told (with `--json`: `error`, `line` and `column`), and the
+    exit code is then 2 in the end.
 
     `ipagnn sample --length 20 | ipagnn explain -`
 
-    `ipagnn explain programs/ --model runs/a > explained.jsonl`
+    `ipagnn explain programs/ --model runs/a --json > explained.jsonl`
     """
     from ipagnn.cli.explain_text import print_explanation
     from ipagnn.inference.explain import explain as run
 
-    if file != "-" and Path(file).is_dir():
-        _explain_folder(Path(file), model, top)
-        return
-    try:
-        explanation = run(_read(file), model)
-    except ValueError as error:
-        raise _placed(file, error) from error
-    if as_json:
-        typer.echo(json.dumps(explanation.to_dict(top)))
-    else:
-        print_explanation(output(), explanation, top)
+    def show(console: Console, explanation: "Explanation") -> None:
+        print_explanation(console, explanation, top)
+
+    _answer_all(files, model, as_json, top, lambda texts: run(texts, model, budget=budget), show)
 
 
 def serve(
@@ -148,54 +171,99 @@ def serve(
     run(offer, host, port, allow_host or (), limits, ready)
 
 
-def _explain_folder(folder: Path, model: str | None, top: int) -> None:
-    from ipagnn.inference.explain import explain as run
+def _answer_all(
+    files: Sequence[str],
+    model: str | None,
+    as_json: bool,
+    top: int,
+    answer: Callable[[Sequence[str]], Sequence[Any]],
+    show: Callable[[Console, Any], None],
+    one_only: str | None = None,
+) -> None:
+    """Read, answer and show all programs; those that fail are told in their place, if there are several."""
     from ipagnn.inference.loaded import load_cached
-    from ipagnn.languages.arithmetic import ProgramError
 
     if model is not None:
-        load_cached(model)  # if there is none, that is to be told once and not for every file
-    failed = count = 0
-    for path in _programs(folder):
-        count += 1
-        try:
-            told = run(_read(str(path)), model).to_dict(top)
-        except ValueError as error:
-            failed += 1
-            place = (error.line, error.column) if isinstance(error, ProgramError) else (None, None)
-            told = {"error": str(error), "line": place[0], "column": place[1]}
-        typer.echo(json.dumps({"file": str(path.relative_to(folder))} | told))
+        load_cached(model)  # if there is none, that is to be told once and not for every program
+    sources = read_sources(files)
+    first = list(islice(sources, 2))
+    several = len(first) > 1
+    if several and one_only:
+        raise ValueError(f"{one_only} is for one program, and there are several.")
+    console = output()
+    count = failed = 0
+    chunk = first
+    while chunk:
+        for source, result in _answers(chunk, answer):
+            count += 1
+            if isinstance(result, ValueError):
+                if not several:
+                    raise _placed(source.name, result)
+                failed += 1
+                _tell_failure(source, result, as_json)
+            elif as_json:
+                typer.echo(json.dumps(({"file": source.name} if several else {}) | result.to_dict(top)))
+            else:
+                if several:
+                    console.print(f"{'' if count == 1 else chr(10)}{source.name}", style="bold", markup=False)
+                show(console, result)
+        chunk = list(islice(sources, _CHUNK))
     if failed:
         sys.stdout.flush()
-        typer.secho(f"Error: {failed:,} of {count:,} files in {folder} could not be explained.", fg="red", err=True)
+        typer.secho(f"Error: {failed:,} of {count:,} programs could not be answered.", fg="red", err=True)
         raise typer.Exit(EXIT_BAD_INPUT)
 
 
-def _programs(folder: Path) -> Iterator[Path]:
-    found = sorted(path for path in folder.rglob("*.py") if path.is_file())
-    if not found:
-        raise ValueError(f"The folder {folder} holds no .py files; a program is a text file of that name.")
-    yield from found
-
-
-def _read(name: str) -> str:
-    """The text of a program, cut off where the parser refuses it anyway."""
-    from ipagnn.languages.arithmetic.text import MAX_CHARACTERS
-
+def _answers(
+    sources: Sequence[Source], answer: Callable[[Sequence[str]], Sequence[Any]]
+) -> Iterator[tuple[Source, Any]]:
+    """What each program is answered with, or the error. All run together, unless one of them fails."""
+    good = [source for source in sources if source.text is not None]
     try:
-        if name == "-":
-            return sys.stdin.buffer.read(4 * MAX_CHARACTERS + 4).decode()
-        with Path(name).open(encoding="utf-8") as file:
-            return file.read(MAX_CHARACTERS + 1)
-    except UnicodeDecodeError as error:
-        shown = "standard input" if name == "-" else name
-        raise ValueError(f"{shown} is not UTF-8 text; a program is a plain text file.") from error
+        found = dict(zip(map(id, good), answer([source.text or "" for source in good]), strict=True))
+    except ValueError:
+        found = {}
+    for source in sources:
+        if source.text is None:
+            yield source, ValueError(source.error)
+        elif id(source) in found:
+            yield source, found[id(source)]
+        else:
+            try:
+                yield source, answer([source.text])[0]
+            except ValueError as error:
+                yield source, error
 
 
-def _placed(name: str, error: ValueError) -> ValueError:
+def _tell_failure(source: Source, error: ValueError, as_json: bool) -> None:
+    from ipagnn.languages.arithmetic import ProgramError
+
+    if not as_json:
+        sys.stdout.flush()
+        typer.secho(f"Error: {_placed(source.name, error, always=True)}", fg="red", err=True)
+        return
+    line, column = (error.line, error.column) if isinstance(error, ProgramError) else (None, None)
+    typer.echo(json.dumps({"file": source.name, "error": str(error), "line": line, "column": column}))
+
+
+def _placed(name: str, error: ValueError, *, always: bool = False) -> ValueError:
     """The error, with the file if it is about a place in it."""
     from ipagnn.languages.arithmetic import ProgramError
 
-    if not isinstance(error, ProgramError):
-        return error
-    return ValueError(f"{'standard input' if name == '-' else name}, {error}")
+    if isinstance(error, ProgramError) or (always and name not in str(error)):
+        return ValueError(f"{name}, {error}")
+    return error
+
+
+def _check_plot(plot: Path) -> None:
+    if plot.suffix.lower() not in _FORMATS:
+        raise ValueError(f"--plot is {plot}; its name must end in .svg, .pdf or .png.")
+    if not plot.parent.is_dir():
+        raise ValueError(f"--plot is {plot}, and there is no folder {plot.parent}; make it first.")
+
+
+def _draw(predictions: "Sequence[Prediction]", plot: Path) -> None:
+    from ipagnn.reporting.figure_prediction import prediction_figure
+    from ipagnn.reporting.style import save
+
+    save(prediction_figure(predictions[0]), plot)

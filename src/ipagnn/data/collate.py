@@ -50,6 +50,21 @@ class StepBudget:
         if not 1 <= self.cap <= STEP_LIMIT:
             raise ValueError(f"A step budget's cap lies in 1..{STEP_LIMIT}; {self.cap} does not.")
 
+    @staticmethod
+    def of(budget: "StepBudget | str | float") -> "StepBudget":
+        """The budget that is meant: a multiple of T(x), such as `2` or `"2"`, or `"paper"`, `"static"` or `"trace"`."""
+        if isinstance(budget, StepBudget):
+            return budget
+        if budget in ("paper", "static", "trace"):
+            return StepBudget(budget)  # type: ignore[arg-type]
+        try:
+            return StepBudget(factor=float(budget))
+        except ValueError:
+            raise ValueError(
+                f"The step budget is {budget!r}; it must be a positive multiple of T(x), such as 2, paper, static or "
+                "trace."
+            ) from None
+
     def apply(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The budget that becomes of the counted `steps`: T(x), the bound by loop counts, or the trace's."""
         spare = 2 if self.kind == "trace" else 0  # a loop may be left late by one test

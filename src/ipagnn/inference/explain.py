@@ -1,14 +1,17 @@
 """How a model came to what it says: where its instruction pointer was, what it decided, what it skipped."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from ipagnn.data import StepBudget
 from ipagnn.evaluation.pointer import DISCRETE
-from ipagnn.inference.loaded import LoadedModel, ModelLike, choose_model
-from ipagnn.inference.predict import TOP, Prediction, prediction_of, run
+from ipagnn.inference.loaded import LoadedModel, ModelLike, choose_models
+from ipagnn.inference.predict import TOP, Prediction, prediction_of
+from ipagnn.inference.run import Run, run_programs
 from ipagnn.languages.arithmetic import ControlFlowGraph, Program, Step, control_flow_graph, trace
 from ipagnn.languages.arithmetic._compiled.trace import trace_nodes
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
@@ -76,7 +79,6 @@ class Explanation:
         path_ends: Whether it leads to the exit within the steps given.
         soft: Decisions that were not discrete, in the order of steps.
         visits: Expected number of times the pointer was at each node but the exit, over all steps. [node - 1]
-        exit_mass: Pointer mass at the exit in the end.
         trace: The true trace as far as `pointer` goes (`SHOWN_STEPS` without one); None for a masked program.
         executed: Number of times the true trace is at each node but the exit, counted over `COUNTED_STEPS` statements;
             None for a program that is masked or does not end. [node - 1]
@@ -90,9 +92,13 @@ class Explanation:
     path_ends: bool | None
     soft: list[SoftDecision] | None
     visits: npt.NDArray[np.float64] | None = field(repr=False)
-    exit_mass: float | None
     trace: list[Step] | None = field(repr=False)
     executed: npt.NDArray[np.int64] | None = field(repr=False)
+
+    @property
+    def exit_mass(self) -> float | None:
+        """Pointer mass at the exit in the end."""
+        return self.prediction.exit_mass
 
     @property
     def shortcuts(self) -> list[Shortcut] | None:
@@ -116,7 +122,6 @@ class Explanation:
             "path_ends": self.path_ends,
             "soft": _dicts(self.soft),
             "visits": None if self.visits is None else self.visits.round(4).tolist(),
-            "exit_mass": self.exit_mass,
             "trace": None if self.trace is None else [step._asdict() for step in self.trace],
             "executed": None if self.executed is None else self.executed.tolist(),
             "shortcuts": _dicts(self.shortcuts),
@@ -133,42 +138,88 @@ class Explanation:
         return explanation_html(self)
 
 
-def explain(source: str, model: ModelLike | None = None, *, max_steps: int = MAX_STEPS) -> Explanation:
-    """Let a model predict what a program comes to, and watch it.
+@overload
+def explain(  # type: ignore[overload-overlap]  # a text is a sequence of texts
+    source: str,
+    model: ModelLike | None = None,
+    *,
+    budget: StepBudget | str | float | None = None,
+    max_steps: int = MAX_STEPS,
+) -> Explanation: ...
+
+
+@overload
+def explain(
+    source: Sequence[str],
+    model: ModelLike | None = None,
+    *,
+    budget: StepBudget | str | float | None = None,
+    max_steps: int = MAX_STEPS,
+) -> list[Explanation]: ...
+
+
+def explain(
+    source: str | Sequence[str],
+    model: ModelLike | None = None,
+    *,
+    budget: StepBudget | str | float | None = None,
+    max_steps: int = MAX_STEPS,
+) -> Explanation | list[Explanation]:
+    """Let a model predict what a program comes to, or what each of several does, and watch it.
 
     Args:
-        source: The program as text; one line may be masked (`[MASK]` or `_`).
+        source: The program as text; one line may be masked (`[MASK]` or `_`). Several programs run in batches.
         model: A name in the package, a file, a run folder or a model; None takes the one in the package that fits.
+        budget: Steps that the model may take: a multiple of T(x), `"static"`, `"trace"` or a `StepBudget`; None takes
+            the model's own.
         max_steps: Steps that finding the true result may take, as in `ipagnn.languages.arithmetic.execute`.
 
+    Returns:
+        An explanation for a text, a list of them for several.
+
     Raises:
-        ProgramError: The text is not a program.
+        ProgramError: A text is not a program.
         ValueError: There is no such model, or it cannot run this program.
     """
-    chosen = choose_model(model, source)
-    return explain_program(chosen.parse(source), chosen, max_steps=max_steps)
+    sources = [source] if isinstance(source, str) else list(source)
+    answers: list[Explanation | None] = [None] * len(sources)
+    for chosen, which in choose_models(model, sources, budget):
+        programs = [chosen.parse(sources[i]) for i in which]
+        for i, answer in zip(which, explain_programs(programs, chosen, max_steps=max_steps), strict=True):
+            answers[i] = answer
+    told = [answer for answer in answers if answer is not None]
+    return told[0] if isinstance(source, str) else told
 
 
 def explain_program(program: Program, chosen: LoadedModel, *, max_steps: int = MAX_STEPS) -> Explanation:
     """`explain` for a program and a model that are at hand."""
-    batch, output = run(program, chosen, ("pointer", "branch"))
-    prediction = prediction_of(program, chosen, batch, output, max_steps)
+    return explain_programs([program], chosen, max_steps=max_steps)[0]
+
+
+def explain_programs(
+    programs: Sequence[Program], chosen: LoadedModel, *, max_steps: int = MAX_STEPS
+) -> list[Explanation]:
+    """`explain` for programs and a model that are at hand."""
+    runs = run_programs(programs, chosen)
+    return [_explanation(program, chosen, run, max_steps) for program, run in zip(programs, runs, strict=True)]
+
+
+def _explanation(program: Program, chosen: LoadedModel, run: Run, max_steps: int) -> Explanation:
+    prediction = prediction_of(program, chosen, run, max_steps)
     graph = control_flow_graph(program)
     grammar = chosen.grammar
-    told: dict[str, Any] = dict.fromkeys(("pointer", "branch", "path", "path_ends", "soft", "visits", "exit_mass"))
+    told: dict[str, Any] = dict.fromkeys(("pointer", "branch", "path", "path_ends", "soft", "visits"))
     shown = SHOWN_STEPS
-    if "pointer" in output.recorded:
-        pointer = output["pointer"].float().cpu().numpy()
+    pointer, branch = run.pointer, run.branch
+    if pointer is not None:
         absorbed = pointer[:, -1] >= ABSORBED
         shown = min(int(absorbed.argmax()) if absorbed.any() else len(pointer) - 1, SHOWN_STEPS)
-        told |= {"pointer": pointer[: shown + 1], "exit_mass": float(pointer[-1, -1])}
-        told["visits"] = pointer[:-1, :-1].astype(np.float64).sum(axis=0)
-    if {"pointer", "branch"} <= output.recorded.keys():
-        branch = output["branch"].float().cpu().numpy()
-        if not np.isnan(branch).all() or (graph.true == graph.false).all():  # a model may follow the true trace instead
-            path, ends = _likely_path(graph, branch)
-            told |= {"branch": branch[:shown], "path": path[:SHOWN_STEPS], "path_ends": ends}
-            told["soft"] = _soft(graph, pointer, branch)
+        told |= {"pointer": pointer[: shown + 1], "visits": pointer[:-1, :-1].astype(np.float64).sum(axis=0)}
+    # A model may follow the true trace instead of deciding itself.
+    if pointer is not None and branch is not None and (not np.isnan(branch).all() or (graph.true == graph.false).all()):
+        path, ends = _likely_path(graph, branch)
+        told |= {"branch": branch[:shown], "path": path[:SHOWN_STEPS], "path_ends": ends}
+        told["soft"] = _soft(graph, pointer, branch)
     steps = None
     if not program.is_partial:
         steps = list(trace(program, shown, grammar.modulus, grammar.condition_modulus))
@@ -203,7 +254,7 @@ def _soft(graph: ControlFlowGraph, pointer: Floats, branch: Floats) -> list[Soft
 
 
 def _executed(prediction: Prediction, graph: ControlFlowGraph) -> npt.NDArray[np.int64] | None:
-    if prediction.value is None:
+    if prediction.true_value is None:
         return None
     grammar = prediction.grammar
     nodes, problem = trace_nodes(

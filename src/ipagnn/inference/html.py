@@ -21,16 +21,19 @@ def prediction_html(prediction: "Prediction") -> str:
     exact = {c.value: c.probability for c in prediction.truth.exact or ()}
     rows = []
     for candidate in prediction.top():
-        true = candidate.value == prediction.value
+        true = candidate.value == prediction.true_value
         share = f"<td>{exact.get(candidate.value, 0.0):.1%}</td>" if exact else ""
         rows.append(
             f"<tr><td><b>{candidate.value}</b>{' ✓' if true else ''}</td><td>{_bar(candidate.probability, true)}</td>"
             f"<td>{candidate.probability:.1%}</td>{share}</tr>"
         )
     head = "<tr><th>result</th><th></th><th>model</th>" + ("<th>exact</th>" if exact else "") + "</tr>"
+    warnings = "".join(f"<li>{escape(sentence)}</li>" for sentence in prediction.warnings)
+    truth = escape(truth_sentence(prediction))
     return (
-        f"<div><div>{escape(prediction.model)}, {prediction.steps:,} steps: {escape(truth_sentence(prediction))}</div>"
-        f"<table>{head}{''.join(rows)}</table></div>"
+        f"<div><div>{escape(prediction.model)} says <b>{prediction.value}</b>; {truth}</div>"
+        f"<table>{head}{''.join(rows)}</table><div>Trust: {escape(prediction.trust)}</div>"
+        f"{f'<ul>{warnings}</ul>' if warnings else ''}</div>"
     )
 
 
@@ -41,7 +44,8 @@ def truth_sentence(prediction: "Prediction") -> str:
         return f"the true result is {truth.value}, after {truth.trace_length:,} statements"
     if truth.exact:
         best = truth.exact[0]
-        return f"over all fillings the likeliest result is {best.value}, with {best.probability:.1%}"
+        fillings = f"{truth.samples:,} sampled" if truth.samples else "all"
+        return f"over {fillings} fillings the likeliest result is {best.value}, with {best.probability:.1%}"
     return f"there is no true result. {truth.why}"
 
 

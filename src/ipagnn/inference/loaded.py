@@ -1,10 +1,12 @@
 """Which model answers: by name, file or run folder, or the one in the package that fits the program."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
+from ipagnn.data import StepBudget
 from ipagnn.languages.arithmetic import Grammar, Program, Task, parse
 from ipagnn.models import ModelConfig, ProgramModel, available_models, load_model
 from ipagnn.models.files import model_path
@@ -14,6 +16,9 @@ EXACT_NODE_STEPS: Final = 2_000
 PRUNE: Final = 1e-4
 """Pointer mass below this is then not followed."""
 _KEPT_MODELS: Final = 8
+
+_USUAL: Final[dict[Task, str]] = {"full": "ipa-gnn-full", "partial": "ipa-gnn-partial"}
+"""The models in the package that answer where none is named."""
 
 ModelLike = str | Path | ProgramModel
 """A name in the package, a file, a run folder, or a model itself."""
@@ -54,14 +59,27 @@ class LoadedModel:
         """Read a program in the model's language."""
         return parse(source, self.grammar.condition_modulus)
 
+    @property
+    def takes_steps(self) -> bool:
+        """Whether the step budget decides what it computes; a model of sequences reads each statement once."""
+        return self.model.rows not in ("lines", "trace")
+
+    def with_budget(self, budget: StepBudget | None) -> "LoadedModel":
+        """The same with another step budget; None leaves it as it is."""
+        if budget is None or budget == self.config.budget:
+            return self
+        return LoadedModel(self.name, self.model.with_config(budget=budget).eval())
+
     def check(self, program: Program) -> None:
-        """Refuse a program of a task that the model cannot do."""
-        task: Task = "partial" if program.is_partial else "full"
-        if task not in self.model.tasks:
-            raise ValueError(
-                f"The model {self.name} ({self.model.name}) needs complete programs, and this one has a masked line; "
-                "put a statement in its place, or choose another model."
-            )
+        """Refuse a program of a task that the model cannot do, or was not trained for."""
+        if not program.is_partial or ("partial" in self.model.tasks and self.task != "full"):
+            return
+        other = _USUAL["partial"]
+        fitting = f"choose {other}" if other in available_models() else "choose a model of the task partial"
+        raise ValueError(
+            f"The model {self.name} needs complete programs, and this one has a masked line; put a statement in its "
+            f"place, or {fitting}."
+        )
 
     def for_size(self, node_steps: int) -> ProgramModel:
         """The model in the execution that suits a program of so many nodes times steps."""
@@ -69,18 +87,29 @@ class LoadedModel:
         return self._pruned if long else self.model
 
 
-def choose_model(model: ModelLike | None, source: str) -> LoadedModel:
-    """The model that is asked for; if none is, the one in the package that fits the program.
+def choose_models(
+    model: ModelLike | None, sources: Sequence[str], budget: StepBudget | str | float | None = None
+) -> list[tuple[LoadedModel, list[int]]]:
+    """Which model answers which of the programs.
+
+    Args:
+        model: The model that is asked for; None takes the one in the package that fits each program.
+        sources: The programs as text.
+        budget: Its step budget; None takes the model's own.
 
     Raises:
         ValueError: None is asked for and none fits.
-        ProgramError: None is asked for, and the text is not a program.
+        ProgramError: None is asked for, and a text is not a program.
     """
-    if model is None:
-        return load_cached(default_model("partial" if parse(source).is_partial else "full"))
+    steps = None if budget is None else StepBudget.of(budget)
     if isinstance(model, ProgramModel):
-        return LoadedModel(model.name, model.eval())
-    return load_cached(model)
+        return [(LoadedModel(model.name, model.eval()).with_budget(steps), [*range(len(sources))])]
+    if model is not None:
+        return [(load_cached(model).with_budget(steps), [*range(len(sources))])]
+    by_task: dict[Task, list[int]] = {}
+    for i, source in enumerate(sources):
+        by_task.setdefault("partial" if parse(source).is_partial else "full", []).append(i)
+    return [(load_cached(default_model(task)).with_budget(steps), which) for task, which in by_task.items()]
 
 
 def default_model(task: Task) -> str:
@@ -89,7 +118,7 @@ def default_model(task: Task) -> str:
     Raises:
         ValueError: There is none.
     """
-    usual = f"ipa-gnn-{task}"
+    usual = _USUAL[task]
     available = available_models()
     if usual in available:
         return usual

@@ -1,19 +1,19 @@
 """What a model says a program comes to, beside what it does come to."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from ipagnn.data import Batch, collate
-from ipagnn.inference.loaded import LoadedModel, ModelLike, choose_model
+from ipagnn.data import StepBudget
+from ipagnn.inference.loaded import LoadedModel, ModelLike, choose_models
+from ipagnn.inference.run import Run, run_programs
+from ipagnn.inference.trust import trust_sentence, warnings_of
 from ipagnn.languages.arithmetic import ExecutionError, Grammar, Program, Task, execute, format_program
 from ipagnn.languages.arithmetic.holes import hole_distribution
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
-from ipagnn.models import Output
 
 TOP: Final = 5
 """Likeliest results that are told."""
@@ -36,16 +36,18 @@ class Truth:
         trace_length: Statements until then; None without a value.
         exact: For a masked program, the distribution over all fillings, likeliest first; None otherwise, or where one
             of the fillings has no value.
+        samples: Fillings that `exact` is estimated from; 0 if it is over all of them.
         why: Why neither is known, as a sentence; None if one is.
     """
 
     value: int | None = None
     trace_length: int | None = None
     exact: tuple[Candidate, ...] | None = None
+    samples: int = 0
     why: str | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Prediction:
     """What a model says about a program.
 
@@ -53,19 +55,24 @@ class Prediction:
         program: The program.
         model: Name of the model.
         grammar: Its language.
-        steps: How many steps it was given.
+        steps: How many steps it was given; None for a model that takes one for each line or statement.
         probabilities: Of every result, float64 [class].
         truth: What the program really comes to.
+        exit_mass: Share of the instruction pointer that reached the exit, on which the answer rests; None for a model
+            without a pointer.
         dropped: Pointer mass that was not followed, for the program was long; 0 if all was.
+        warnings: What speaks against the answer, each as a sentence; empty where there is nothing to say.
     """
 
     program: Program
     model: str
     grammar: Grammar
-    steps: int
+    steps: int | None
     probabilities: npt.NDArray[np.float64] = field(repr=False)
     truth: Truth
+    exit_mass: float | None = None
     dropped: float = 0.0
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def task(self) -> Task:
@@ -73,9 +80,24 @@ class Prediction:
         return "partial" if self.program.is_partial else "full"
 
     @property
-    def value(self) -> int | None:
+    def value(self) -> int:
+        """The prediction: the likeliest result, of equals the smallest."""
+        return int(self.probabilities.argmax())
+
+    @property
+    def confidence(self) -> float:
+        """Probability of `value`, given the part of the pointer that reached the exit (`exit_mass`)."""
+        return float(self.probabilities[self.value])
+
+    @property
+    def true_value(self) -> int | None:
         """The true result; None if a line is masked or the program does not end."""
         return self.truth.value
+
+    @property
+    def trust(self) -> str:
+        """What the answer rests on, in one line."""
+        return trust_sentence(self.exit_mass, self.steps, self.truth.trace_length, len(self.warnings))
 
     @property
     def lines(self) -> list[str]:
@@ -97,15 +119,31 @@ class Prediction:
             "model": self.model,
             "task": self.task,
             "lines": self.lines,
+            "value": self.value,
+            "confidence": self.confidence,
+            "exit_mass": self.exit_mass,
             "steps": self.steps,
+            "trust": self.trust,
+            "warnings": list(self.warnings),
             "top": [{"value": c.value, "probability": c.probability} for c in self.top(count)],
-            "value": truth.value,
-            "value_probability": None if truth.value is None else float(p[truth.value]),
+            "true_value": truth.value,
+            "true_probability": self._probability(truth.value),
             "trace_length": truth.trace_length,
             "exact": exact,
+            "samples": truth.samples,
             "why": truth.why,
             "dropped": self.dropped,
         }
+
+    def _probability(self, value: int | None) -> float | None:
+        return None if value is None else float(self.probabilities[value])
+
+    def __repr__(self) -> str:
+        """One line, with the answer."""
+        mass = "" if self.exit_mass is None else f", exit_mass={self.exit_mass:.1%}"
+        true = "" if self.true_value is None else f", true_value={self.true_value}"
+        warnings = f", warnings={len(self.warnings)}" if self.warnings else ""
+        return f"Prediction(value={self.value}, confidence={self.confidence:.1%}{mass}{true}{warnings})"
 
     def _repr_html_(self) -> str:
         from ipagnn.inference.html import prediction_html
@@ -113,62 +151,85 @@ class Prediction:
         return prediction_html(self)
 
 
-def predict(source: str, model: ModelLike | None = None, *, max_steps: int = MAX_STEPS) -> Prediction:
-    """Let a model predict what a program comes to.
+@overload
+def predict(  # type: ignore[overload-overlap]  # a text is a sequence of texts
+    source: str,
+    model: ModelLike | None = None,
+    *,
+    budget: StepBudget | str | float | None = None,
+    max_steps: int = MAX_STEPS,
+) -> Prediction: ...
+
+
+@overload
+def predict(
+    source: Sequence[str],
+    model: ModelLike | None = None,
+    *,
+    budget: StepBudget | str | float | None = None,
+    max_steps: int = MAX_STEPS,
+) -> list[Prediction]: ...
+
+
+def predict(
+    source: str | Sequence[str],
+    model: ModelLike | None = None,
+    *,
+    budget: StepBudget | str | float | None = None,
+    max_steps: int = MAX_STEPS,
+) -> Prediction | list[Prediction]:
+    """Let a model predict what a program comes to, or what each of several does.
 
     Args:
-        source: The program as text; one line may be masked (`[MASK]` or `_`).
+        source: The program as text; one line may be masked (`[MASK]` or `_`). Several programs run in batches.
         model: A name in the package, a file, a run folder or a model; None takes the one in the package that fits.
+        budget: Steps that the model may take: a multiple of T(x), `"static"`, `"trace"` or a `StepBudget`; None takes
+            the model's own.
         max_steps: Steps that finding the true result may take, as in `ipagnn.languages.arithmetic.execute`.
 
+    Returns:
+        A prediction for a text, a list of them for several.
+
     Raises:
-        ProgramError: The text is not a program.
+        ProgramError: A text is not a program.
         ValueError: There is no such model, or it cannot run this program.
     """
-    chosen = choose_model(model, source)
-    return predict_program(chosen.parse(source), chosen, max_steps=max_steps)
+    sources = [source] if isinstance(source, str) else list(source)
+    answers: list[Prediction | None] = [None] * len(sources)
+    for chosen, which in choose_models(model, sources, budget):
+        programs = [chosen.parse(sources[i]) for i in which]
+        for i, answer in zip(which, predict_programs(programs, chosen, max_steps=max_steps), strict=True):
+            answers[i] = answer
+    told = [answer for answer in answers if answer is not None]
+    return told[0] if isinstance(source, str) else told
 
 
 def predict_program(program: Program, chosen: LoadedModel, *, max_steps: int = MAX_STEPS) -> Prediction:
     """`predict` for a program and a model that are at hand."""
-    batch, output = run(program, chosen)
-    return prediction_of(program, chosen, batch, output, max_steps)
+    return predict_programs([program], chosen, max_steps=max_steps)[0]
 
 
-def run(program: Program, chosen: LoadedModel, record: Iterable[str] = ()) -> tuple[Batch, Output]:
-    """Run the model on the one program, pruned if it is long.
-
-    Args:
-        program: The program.
-        chosen: The model.
-        record: Quantities to record, out of what the model can record, beside the dropped mass.
-    """
-    chosen.check(program)
-    # Without rows, which are many for a long program.
-    outline = collate([program], None, chosen.config.budget, indent=chosen.config.indent)
-    model = chosen.for_size(len(outline.true) * int(outline.steps[0]))
-    batch = outline if model.needed_rows is None else model.collate([program])
-    with torch.inference_mode():
-        wanted = {"dropped", *record} & model.records
-        output = model(batch.to(next(model.parameters()).device), record=wanted)
-    if not output.logits.isfinite().all():
-        raise ValueError(f"The model {chosen.name} computes what is not a number; its weights are damaged.")
-    return batch, output
+def predict_programs(
+    programs: Sequence[Program], chosen: LoadedModel, *, max_steps: int = MAX_STEPS
+) -> list[Prediction]:
+    """`predict` for programs and a model that are at hand."""
+    runs = run_programs(programs, chosen)
+    return [prediction_of(program, chosen, run, max_steps) for program, run in zip(programs, runs, strict=True)]
 
 
-def prediction_of(
-    program: Program, chosen: LoadedModel, batch: Batch, output: Output, max_steps: int = MAX_STEPS
-) -> Prediction:
-    """What an output means."""
-    probabilities = torch.softmax(output.logits[0].double().cpu(), dim=0).numpy()
+def prediction_of(program: Program, chosen: LoadedModel, run: Run, max_steps: int = MAX_STEPS) -> Prediction:
+    """What a run means."""
+    truth = true_result(program, chosen.grammar, max_steps)
     return Prediction(
         program,
         chosen.name,
         chosen.grammar,
-        int(batch.steps[0]),
-        probabilities,
-        true_result(program, chosen.grammar, max_steps),
-        float(output["dropped"][0]) if "dropped" in output.recorded else 0.0,
+        run.steps if chosen.takes_steps else None,
+        run.probabilities,
+        truth,
+        run.exit_mass,
+        run.dropped,
+        warnings_of(program, chosen, run, truth.trace_length, truth.why),
     )
 
 
@@ -177,7 +238,8 @@ def true_result(program: Program, grammar: Grammar, max_steps: int = MAX_STEPS) 
     try:
         if program.is_partial:
             exact = hole_distribution(program, replace(grammar, block_limit=0), max_steps)
-            return Truth(exact=tuple(Candidate(value, p) for value, p in exact.probabilities.items()))
+            found = tuple(Candidate(value, p) for value, p in exact.probabilities.items())
+            return Truth(exact=found, samples=exact.samples)
         value, length = execute(program, grammar.modulus, grammar.condition_modulus, max_steps)
         return Truth(value, length)
     except ExecutionError as error:

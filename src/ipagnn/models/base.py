@@ -54,6 +54,8 @@ class ProgramModel(nn.Module, ABC):
         tasks: The tasks it can be trained and tested on.
         can_prune: Whether it has a pointer whose mass can be pruned.
         can_tabulate: Whether its states are values of variables, so that `tabulate` can write down what it has learned.
+        reliable_lines: Longest programs that it answers as well as those of training; None if no limit is known.
+        reliable_depth: Deepest nesting of loops that it answers as well; None if no limit is known.
         state_parts: A state that the output layer reads has this times `hidden` numbers.
         task: Name of the task that it was trained for; None if that is not known.
         config: What it was built from.
@@ -69,6 +71,8 @@ class ProgramModel(nn.Module, ABC):
     tasks: ClassVar[tuple[Task, ...]] = ("full", "partial")
     can_prune: ClassVar[bool] = False
     can_tabulate: ClassVar[bool] = False
+    reliable_lines: ClassVar[int | None] = 10
+    reliable_depth: ClassVar[int | None] = 1
     state_parts: ClassVar[int] = STATE_PARTS
     task: str | None = None
 

@@ -52,6 +52,7 @@ class IPAGNN(MessagePassing):
     rows: ClassVar[RowKind | None] = "graph"
     records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "states", "dropped", "trace_loss"})
     can_prune: ClassVar[bool] = True
+    reliable_lines: ClassVar[int | None] = None
     hard: ClassVar[bool] = False
     config: Config
     control: InstructionPointer

@@ -14,7 +14,7 @@ def prediction_figure(prediction: Prediction) -> Figure:
     exact = {c.value: c.probability for c in (prediction.truth.exact or ())[:_SHOWN]}
     told = {c.value: c.probability for c in prediction.top(_SHOWN - 5 if exact else _SHOWN)}
     values = list(dict.fromkeys([*told, *exact]))
-    true = prediction.value
+    true = prediction.true_value
     if true is not None and true not in told:
         values.append(true)
     with style():

@@ -40,17 +40,29 @@ class ExactResult(Result):
 
 
 class PredictionAnswer(BaseModel):
-    """What a model says a program comes to, beside what it does come to."""
+    """What a model says a program comes to, how far that can be trusted, and what the program does come to."""
 
     model: str
     task: TaskName = Field(description="`partial` if a line is masked.")
     lines: list[str] = Field(description="The program in the paper's form; lines and columns below count from 0.")
-    steps: Index = Field(description="Steps that the model was given.")
+    value: Index = Field(description="The prediction.")
+    confidence: Probability = Field(description="Its probability, given the part of the pointer in `exit_mass`.")
+    exit_mass: Probability | None = Field(
+        description="Share of the pointer that reached the exit; null for a model without one."
+    )
+    steps: Index | None = Field(
+        description="Steps that the model was given; null for one that takes one for each line or statement."
+    )
+    trust: str = Field(description="What the answer rests on, in one line.")
+    warnings: list[str] = Field(description="What speaks against the answer, in sentences that count lines from 1.")
     top: list[Result] = Field(description="The likeliest results.")
-    value: Index | None = Field(description="The true one; null if a line is masked or the program does not end.")
-    value_probability: Probability | None = Field(description="What the model gives the true one.")
+    true_value: Index | None = Field(
+        description="The true result; null if a line is masked or the program does not end."
+    )
+    true_probability: Probability | None = Field(description="What the model gives it.")
     trace_length: Index | None = Field(description="Statements executed until then.")
-    exact: list[ExactResult] | None = Field(description="For a masked program, the distribution over all fillings.")
+    exact: list[ExactResult] | None = Field(description="For a masked program, the distribution over fillings.")
+    samples: Index = Field(description="Fillings that `exact` is estimated from; 0 if it is over all.")
     why: str | None = Field(description="Why neither is known.")
     dropped: float = Field(description="Pointer mass that was not followed, for the program was long.")
 
@@ -89,14 +101,13 @@ class ExplanationAnswer(PredictionAnswer):
     exit: Index
     pointer: list[list[tuple[int, float]]] | None = Field(
         description="By step, from before the first: (node, mass of the instruction pointer), from 0.001 on. Null for "
-        "a model without one; so are branch, path, path_ends, soft, visits, exit_mass and shortcuts."
+        "a model without one; so are branch, path, path_ends, soft, visits and shortcuts."
     )
     branch: list[list[tuple[int, float]]] | None = Field(description="By step: (node, probability of true).")
     path: list[Index] | None = Field(description="Nodes on the path of likelier branches.")
     path_ends: bool | None = Field(description="Whether it reaches the exit.")
     soft: list[SoftDecisionAnswer] | None
     visits: list[float] | None = Field(description="Expected visits of each node but the exit.")
-    exit_mass: float | None = Field(description="Pointer mass at the exit in the end.")
     trace: list[TraceStep] | None = Field(description="The true trace as far as `pointer` goes; null if masked.")
     executed: list[Index] | None = Field(description="How often the true trace is at each node but the exit.")
     shortcuts: list[ShortcutAnswer] | None

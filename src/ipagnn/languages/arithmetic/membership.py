@@ -41,6 +41,8 @@ def outside_grammar(program: Program, grammar: Grammar = PAPER) -> list[str]:
     found = list(_first_line(lines[0], grammar))
     if len(lines) < MIN_LENGTH:
         found.append(f"the program has one line; trained on {MIN_LENGTH} or more")
+    if len(program.masked_lines) > 1:
+        found.append(f"the program has {len(program.masked_lines)} masked lines; trained on one at most")
     block = _Block(0, ())
     around: list[_Block] = []
     for i, line in enumerate(lines[1:], 1):

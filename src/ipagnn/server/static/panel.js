@@ -2,7 +2,7 @@
 
 import { Graph } from "./graph.js";
 import { HeatMap } from "./heatmap.js";
-import { results, verdict } from "./results.js";
+import { results, trust, verdict } from "./results.js";
 import { html } from "./svg.js";
 
 export class Panel {
@@ -12,9 +12,9 @@ export class Panel {
     this.tip = tip;
     this.element = html("article", { className: "panel" });
     this.element.setAttribute("aria-label", `Model ${told.model}`);
-    this.element.append(html("h3", {}, told.model, " ", html("small", {}, `${told.steps.toLocaleString("en")} steps`)));
+    this.element.append(html("h3", {}, told.model, " ", html("small", {}, told.steps === null ? "" : `${told.steps.toLocaleString("en")} steps`)));
     this.pictures = html("div", { className: "pictures" });
-    this.element.append(verdict(told), this.pictures, results(told));
+    this.element.append(verdict(told), trust(told), this.pictures, results(told));
   }
 
   get last() {

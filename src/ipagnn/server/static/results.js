@@ -13,19 +13,26 @@ export function verdict(told) {
 }
 
 function sentence(told) {
-  const [best] = told.top;
-  const says = ["says ", html("b", {}, best.value), ` (${percent(best.probability)})`];
-  if (told.value !== null) {
-    const right = best.value === told.value;
+  const mass = told.exit_mass === null ? "" : ` of the ${percent(told.exit_mass)} that reached the exit`;
+  const says = ["says ", html("b", {}, told.value), ` (${percent(told.confidence)}${mass})`];
+  if (told.true_value !== null) {
+    const right = told.value === told.true_value;
     const mark = html("span", { className: right ? "right" : "off" }, right ? "✓ right" : "✗ not right");
     const after = ` after ${told.trace_length.toLocaleString("en")} statements`;
-    return [...says, "; the true result is ", html("b", {}, told.value), after, " ", mark];
+    return [...says, "; the true result is ", html("b", {}, told.true_value), after, " ", mark];
   }
   if (told.exact) {
     const [likely] = told.exact;
-    return [...says, "; over all fillings the likeliest is ", html("b", {}, likely.value), ` (${percent(likely.probability)})`];
+    const fillings = told.samples ? `${told.samples.toLocaleString("en")} sampled` : "all";
+    return [...says, `; over ${fillings} fillings the likeliest is `, html("b", {}, likely.value), ` (${percent(likely.probability)})`];
   }
   return [...says, `; there is no true result. ${told.why}`];
+}
+
+// What the answer rests on, and what speaks against it.
+export function trust(told) {
+  const list = html("ul", {}, ...told.warnings.map((warning) => html("li", {}, warning)));
+  return html("div", { className: "trust" }, html("p", {}, `Trust: ${told.trust}.`), ...(told.warnings.length ? [list] : []));
 }
 
 function bars(told) {
@@ -35,8 +42,8 @@ function bars(told) {
   for (const one of (told.exact ?? []).slice(0, 5)) {
     if (!seen.has(one.value)) rows.push({ value: one.value, probability: one.predicted, exact: one.probability });
   }
-  if (told.value !== null && !seen.has(told.value)) {
-    rows.push({ value: told.value, probability: told.value_probability, exact: 0 });
+  if (told.true_value !== null && !seen.has(told.true_value)) {
+    rows.push({ value: told.true_value, probability: told.true_probability, exact: 0 });
   }
   // Drawn larger where all are small: of the fillings' results, even the likeliest may have few per cent.
   const most = Math.max(SMALLEST_SCALE, ...rows.flatMap((one) => [one.probability, one.exact]));
@@ -45,7 +52,7 @@ function bars(told) {
   const body = rows.map((one) => {
     const row = html("tr", {}, html("th", { scope: "row" }, one.value), html("td", {}, bar(one.probability, most, "said")));
     if (told.exact) row.append(html("td", {}, bar(one.exact, most, "exact")));
-    if (one.value === told.value) {
+    if (one.value === told.true_value) {
       row.className = "truth";
       row.firstChild.append(" ", html("small", {}, "true"));
     }

@@ -1,0 +1,160 @@
+"""Running a model on many programs at once, in batches of a bounded size."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ipagnn.data import Batch, collate
+from ipagnn.inference.loaded import EXACT_NODE_STEPS, LoadedModel
+from ipagnn.languages.arithmetic import Program
+from ipagnn.models import Output, ProgramModel
+
+BATCH_NODE_STEPS: Final = 20_000
+"""Nodes times steps of a batch; a program of more makes a batch alone."""
+BATCH_POINTER: Final = 2_000_000
+"""Nodes of a batch times steps of its longest program: entries of the recorded pointer."""
+BATCH_PROGRAMS: Final = 256
+FEW_NODE_STEPS: Final = 500_000
+"""Batches of fewer nodes times steps are computed by one thread.
+
+Their matrix products are so small that threads wait for each other longer than they work, and much longer where other
+processes want the cores as well.
+"""
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Run:
+    """What a model computed on one program.
+
+    Attributes:
+        steps: How many steps it was given.
+        probabilities: Of every result. float64 [class]
+        embedding: What the output layer read; `probabilities` for a model without such a layer. float32 [width]
+        dropped: Pointer mass that was not followed.
+        exit_mass: Pointer mass at the exit in the end; None for a model without a pointer.
+        pointer: p_{t,n}; None for a model without one. [step + 1, node]
+        branch: Probability of the true branch; None for a model that records none. [step, node]
+    """
+
+    steps: int
+    probabilities: npt.NDArray[np.float64] = field(repr=False)
+    embedding: Floats = field(repr=False)
+    dropped: float
+    exit_mass: float | None
+    pointer: Floats | None = field(repr=False)
+    branch: Floats | None = field(repr=False)
+
+
+def run_programs(programs: Sequence[Program], chosen: LoadedModel) -> list[Run]:
+    """Run the model on all programs; those that are long are pruned.
+
+    A program's result does not depend on the others, but for the rounding of float32.
+
+    Raises:
+        ValueError: The model cannot run one of the programs.
+    """
+    for program in programs:
+        chosen.check(program)
+    results: list[Run | None] = [None] * len(programs)
+    for which, model, node_steps in _batches(programs, chosen):
+        some = [programs[i] for i in which]
+        batch = _outline(some, chosen) if model.needed_rows is None else model.collate(some)
+        with _threads(node_steps):
+            output, read = _call(model, batch)
+        if not output.logits.isfinite().all():
+            raise ValueError(f"The model {chosen.name} computes what is not a number; its weights are damaged.")
+        for i, run in zip(which, _split(batch, output, read, chosen.takes_steps), strict=True):
+            results[i] = run
+    return [run for run in results if run is not None]
+
+
+def _outline(programs: Sequence[Program], chosen: LoadedModel) -> Batch:
+    """A batch without rows, which are many for a long program."""
+    grammar = chosen.grammar
+    return collate(
+        programs,
+        None,
+        chosen.config.budget,
+        modulus=grammar.modulus,
+        condition_modulus=grammar.condition_modulus,
+        indent=chosen.config.indent,
+    )
+
+
+def _batches(programs: Sequence[Program], chosen: LoadedModel) -> Iterator[tuple[list[int], ProgramModel, int]]:
+    """Which programs run together, in which model, and nodes times steps of all. Programs of like steps do."""
+    if not programs:
+        return
+    outline = _outline(programs, chosen)
+    nodes, steps = outline.node_offsets.diff().tolist(), outline.steps.tolist()
+    order = sorted(range(len(programs)), key=lambda i: (steps[i], nodes[i], i))
+    for long in (False, True):
+        group: list[int] = []
+        total = width = 0
+        for i in order:
+            if (nodes[i] * steps[i] > EXACT_NODE_STEPS) != long:
+                continue
+            full = len(group) == BATCH_PROGRAMS or total + nodes[i] * steps[i] > BATCH_NODE_STEPS
+            if group and (full or (width + nodes[i]) * steps[i] > BATCH_POINTER):
+                yield group, chosen.for_size(nodes[group[-1]] * steps[group[-1]]), total
+                group, total, width = [], 0, 0
+            group.append(i)
+            total, width = total + nodes[i] * steps[i], width + nodes[i]
+        if group:
+            yield group, chosen.for_size(nodes[group[-1]] * steps[group[-1]]), total
+
+
+@contextmanager
+def _threads(node_steps: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if node_steps > FEW_NODE_STEPS or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _call(model: ProgramModel, batch: Batch) -> tuple[Output, torch.Tensor | None]:
+    """The output, and what the output layer read."""
+    read: list[torch.Tensor] = []
+    layer = getattr(model, "output", None)
+    hook = layer and layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    try:
+        with torch.inference_mode():
+            wanted = {"pointer", "branch", "dropped"} & model.records
+            output = model(batch.to(next(model.parameters()).device), record=wanted)
+    finally:
+        if hook:
+            hook.remove()
+    return output, read[-1] if read else None
+
+
+def _split(batch: Batch, output: Output, read: torch.Tensor | None, takes_steps: bool) -> Iterator[Run]:
+    """What a batch's output says about each of its programs; a pointer is recorded as far as the longest goes."""
+    probabilities = torch.softmax(output.logits.double().cpu(), dim=1).numpy()
+    embeddings = (output.logits.softmax(dim=1) if read is None else read).float().cpu().numpy()
+    told = {name: found.data.float().cpu().numpy() for name, found in output.recorded.items()}
+    bounds = batch.node_offsets.tolist()
+    for i, steps in enumerate(batch.steps.tolist()):
+        nodes = slice(bounds[i], bounds[i + 1])
+        last = steps if takes_steps else None
+        pointer = told["pointer"][: None if last is None else last + 1, nodes] if "pointer" in told else None
+        yield Run(
+            steps=steps,
+            probabilities=probabilities[i],
+            embedding=embeddings[i],
+            dropped=float(told["dropped"][i]) if "dropped" in told else 0.0,
+            exit_mass=None if pointer is None else float(pointer[-1, -1]),
+            pointer=pointer,
+            branch=told["branch"][:last, nodes] if "branch" in told else None,
+        )

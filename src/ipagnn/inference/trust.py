@@ -1,0 +1,80 @@
+"""How far an answer can be trusted: what it rests on, and what speaks against it, in sentences."""
+
+from typing import Final
+
+import numpy as np
+
+from ipagnn.inference.loaded import LoadedModel
+from ipagnn.inference.run import Run
+from ipagnn.languages.arithmetic import Program
+from ipagnn.languages.arithmetic._compiled.trace import loop_depths
+from ipagnn.languages.arithmetic.membership import outside_grammar
+
+ARRIVED: Final = 0.95
+"""Less of the pointer than this at the exit is worth a warning."""
+FOLLOWED: Final = 0.01
+"""So is more than this that was not followed."""
+_MOST: Final = 6  # things outside the language that are named
+
+
+def warnings_of(
+    program: Program, chosen: LoadedModel, run: Run, trace_length: int | None, why: str | None
+) -> list[str]:
+    """What speaks against an answer, each as a sentence; empty where there is nothing to say.
+
+    Args:
+        program: The program.
+        chosen: The model.
+        run: What it computed.
+        trace_length: Statements of the true trace; None if it is unknown.
+        why: Why a program has no true result; None if it has one.
+    """
+    model = chosen.model
+    outside = outside_grammar(program, chosen.grammar)
+    told = [f"{each[0].upper()}{each[1:]}." for each in outside[:_MOST]]
+    if len(outside) > _MOST:
+        told.append(f"{len(outside) - _MOST:,} more things in it lie outside the language of training.")
+    if model.task == "partial" and not program.is_partial:
+        told.append("The program is complete; the model was trained on programs with a masked line.")
+    depth = loop_depth(program)
+    if model.reliable_depth is not None and depth > model.reliable_depth:
+        told.append(f"Loops are nested {depth} deep; models of the kind {model.name} are known to miscount them.")
+    if model.reliable_lines is not None and len(program) > model.reliable_lines:
+        told.append(
+            f"The program has {len(program):,} lines; models of the kind {model.name} are known to fail more often "
+            f"above {model.reliable_lines}."
+        )
+    if run.exit_mass is not None and run.exit_mass < ARRIVED:
+        told.append(f"Only {run.exit_mass:.1%} of the pointer reached the exit; the answer rests on that part alone.")
+    if run.dropped > FOLLOWED:
+        told.append(f"{run.dropped:.1%} of the pointer was not followed, for the program is long.")
+    if trace_length is not None and chosen.takes_steps and trace_length > run.steps:
+        told.append(
+            f"The model took {run.steps:,} steps and the true trace has {trace_length:,}, so it cannot have followed "
+            "it to the end; give it a larger budget of steps."
+        )
+    if why is not None:
+        told.append(why)
+    return told
+
+
+def loop_depth(program: Program) -> int:
+    """Loops within loops in the text of a program; 0 if there is none."""
+    return int(loop_depths(np.asarray(program.line_tokens, np.int32)).max(initial=0))
+
+
+def trust_sentence(exit_mass: float | None, steps: int | None, trace_length: int | None, warnings: int) -> str:
+    """What an answer rests on, in one line.
+
+    Args:
+        exit_mass: Share of the pointer at the exit; None for a model without a pointer.
+        steps: Steps that the model was given; None for a model whose steps do not depend on a budget.
+        trace_length: Statements of the true trace; None if it is unknown.
+        warnings: How many there are.
+    """
+    parts = ["no instruction pointer" if exit_mass is None else f"{exit_mass:.1%} of the pointer reached the exit"]
+    if steps is not None:
+        needed = "" if trace_length is None else f", the true trace needs {trace_length:,}"
+        parts.append(f"{steps:,} steps given{needed}")
+    parts.append({0: "no warning", 1: "1 warning"}.get(warnings, f"{warnings} warnings"))
+    return "; ".join(parts)

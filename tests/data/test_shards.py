@@ -36,7 +36,7 @@ def test_a_table_comes_back_as_it_was(mixed: ProgramTable) -> None:
     assert [getattr(decoded, f).dtype for f in ("line_offsets", "line_tokens", "target")] == [
         np.int64,
         np.int16,
-        np.int32,
+        np.int64,
     ]
     assert same(decode_shard(encode_shard(mixed.slice(50, 60)), "x"), mixed.slice(50, 60))
 
@@ -46,6 +46,16 @@ def test_large_moduli_fit() -> None:
     table = Sampler("full", Lengths.exact(15), grammar).table(0, 300)
     assert table.target.max() > 2**15
     assert same(decode_shard(encode_shard(table), "x"), table)
+
+
+def test_targets_of_64_bits(tmp_path: Path) -> None:
+    manifest = generate(tmp_path, "full", "train", 300, 3, shard_size=120, grammar=Grammar(modulus=10**18))
+    assert manifest.to_dict()["format_version"] == 2
+    assert generate(tmp_path, "full", "train", 300, 3, shard_size=120, grammar=Grammar(modulus=10**18)) == manifest
+    wide, narrow = read_shards(tmp_path).table(), Sampler(seed=3, withheld=False).table(0, 300)
+    assert same(wide, ProgramTable(narrow.line_offsets, narrow.line_tokens, wide.target))
+    assert wide.target.max() > 2**31
+    assert np.array_equal(wide.target % 1000, narrow.target)
 
 
 def test_reading_by_parts(data: DataSet) -> None:
@@ -141,7 +151,8 @@ def test_a_truncated_or_missing_shard_is_named_at_once(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format_version": 2}, "format_version is 2, and this version of ipagnn reads 1"),
+        ({"format_version": 3}, "format_version is 3, and this version of ipagnn reads 1 and 2"),
+        ({"format_version": 2}, "format_version is 2, and data sets of its modulus have 1"),
         ({"vocabulary_version": 0}, "vocabulary_version is 0"),
         ({"shards": [{"name": "../x", "count": 500, "bytes": 1, "sha256": ""}]}, "names"),
         ({"shards": []}, "counts 500 programs, but its shards do not"),

@@ -35,12 +35,14 @@ def test_an_unknown_key_names_the_near_miss() -> None:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        ({"modulus": 0}, "modulus is 0; it must be a whole number from 1 to 100000"),
+        ({"modulus": 0}, "modulus is 0; it must be a whole number from 1 to 1000000000000000000"),
         ({"modulus": True}, "modulus is True"),
         ({"modulus": 10.0}, r"modulus is 10\.0"),
         ({"condition_modulus": 7}, "condition_modulus is 7, which does not divide modulus, 1000"),
         ({"modulus": 5, "condition_modulus": 10}, "condition_modulus is 10; it must be a whole number from 1 to 5"),
         ({"initial_values": (0, 1000)}, "initial_values is .* from 0 to 999"),
+        ({"modulus": 10**18 + 1}, "modulus is"),
+        ({"modulus": 10**12, "condition_modulus": 10**6}, "condition_modulus is 1000000; .* from 1 to 100000"),
         ({"operands": (5, 4)}, "operands is"),
         ({"operands": (-1, 4)}, "operands is"),
         ({"operands": 3}, "operands is 3"),

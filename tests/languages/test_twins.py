@@ -1,15 +1,22 @@
 """Every compiled function of the language gives what its plain twin gives."""
 
+import random
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipagnn.languages.arithmetic import (
+    Grammar,
     Lengths,
     Program,
+    ProgramTable,
     Sampler,
+    StepLimitError,
     control_flow_graph,
+    execute,
     parse,
     reference,
     trace,
@@ -18,8 +25,12 @@ from ipagnn.languages.arithmetic._compiled.blocks import block_starts, exceeds_b
 from ipagnn.languages.arithmetic._compiled.graph import static_steps
 from ipagnn.languages.arithmetic._compiled.hash import program_hash
 from ipagnn.languages.arithmetic._compiled.random import below, mix, seed_stream
+from ipagnn.languages.arithmetic._compiled.statements import apply_modulo, multiply_modulo
 from ipagnn.languages.arithmetic._compiled.trace import loop_depths, trace_nodes
 from ipagnn.languages.arithmetic.reference import RandomStream, Statement, syntax_tree
+from ipagnn.languages.arithmetic.statements import apply
+from ipagnn.languages.arithmetic.targets import values_of
+from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, MULTIPLY, SUBTRACT
 
 
 def assert_twins_agree(program: Program) -> None:
@@ -90,3 +101,41 @@ def test_a_syntax_tree_by_hand() -> None:
         (1, 1, [(2, None, [], [])], [(4, 2, [], []), nested]),
         (7, 5, [], []),
     ]
+
+
+@pytest.mark.parametrize("modulus", [1, 2, 10**6, 10**12, 10**18, 10**18 - 6, 2**59])
+def test_products_modulo_large_numbers(modulus: int) -> None:
+    draw = random.Random(1)
+    edges = [0, 1, modulus - 1, modulus // 2, 2**30 - 1, 2**30, 2**30 + 1]
+    pairs = [(a % modulus, b % modulus) for a in edges for b in edges]
+    pairs += [(draw.randrange(modulus), draw.randrange(modulus)) for _ in range(3_000)]
+    pairs += [(draw.randrange(modulus), draw.randrange(1_000) % modulus) for _ in range(3_000)]
+    for a, b in pairs:
+        assert multiply_modulo(a, b, modulus) == a * b % modulus
+        for operation in (ADD, SUBTRACT, MULTIPLY, ASSIGN):
+            assert apply_modulo(operation, a, 999, modulus) == apply(operation, a, 999) % modulus
+
+
+@pytest.mark.parametrize("modulus", [1000, 10**6, 10**12, 10**18, 30, 10 * (10**16 + 61)])
+def test_values_under_any_modulus(modulus: int) -> None:
+    compared = 0
+    for length in (5, 10, 30):
+        table = Sampler(lengths=Lengths.exact(length), seed=12).table(0, 200)
+        found = values_of(table, modulus, threads=2)
+        drawn = Sampler("full", Lengths.exact(length), Grammar(modulus=modulus), 12).table(0, 200)
+        assert np.array_equal(found, drawn.target)
+        for program, value in zip(table, found.tolist(), strict=True):
+            with suppress(StepLimitError):
+                assert execute(program, modulus, max_steps=20_000).value == value
+                compared += 1
+    assert compared > 550
+
+
+def test_nine_nested_loops_modulo_10_to_the_18() -> None:
+    source = "v0 = 1"
+    for depth in range(9):
+        indent = "  " * depth
+        source += f"\n{indent}v{depth + 1} = 9\n{indent}while v{depth + 1} > 0:\n{indent}  v{depth + 1} -= 1"
+    for body, expected in (("+= 7", 1 + 7 * 9**9), ("-= 7", 1 - 7 * 9**9), ("*= 7", pow(7, 9**9, 10**18))):
+        table = ProgramTable.from_programs([parse(f"{source}\n{'  ' * 9}v0 {body}")])
+        assert values_of(table, 10**18).tolist() == [expected % 10**18]

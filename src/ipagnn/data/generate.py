@@ -31,6 +31,7 @@ from ipagnn.data.shards import (
     Shard,
     decode_shard,
     encode_shard,
+    is_wide,
     read_manifest,
     read_verified,
     shard_names,
@@ -182,7 +183,7 @@ def _make(wanted: Manifest, threads: int, index: int) -> _Made:
     start = index * wanted.shard_size
     table = wanted.recipe.table(start, min(start + wanted.shard_size, wanted.recipe.count), threads)
     modulus = wanted.recipe.grammar.condition_modulus if wanted.with_source else None
-    return _Made.of(encode_shard(table, modulus), table)
+    return _Made.of(encode_shard(table, modulus, wide=is_wide(wanted.recipe)), table)
 
 
 def _on_threads(job: Callable[[int], _Made], indices: Sequence[int], threads: int) -> _Shards:

@@ -33,6 +33,10 @@ from ipagnn.languages.arithmetic.vocabulary import (
 
 FORMAT_VERSION: Final = 1
 """Rises when the columns of a shard or the keys of a manifest change."""
+WIDE_FORMAT_VERSION: Final = 2
+"""The same with targets of 64 bits, for moduli above `NARROW_MODULUS`."""
+NARROW_MODULUS: Final = 2**31
+"""Targets below this take 32 bits."""
 MANIFEST: Final = "manifest.json"
 MAX_SHARDS: Final = 100_000
 SCHEMA: Final = pa.schema(
@@ -43,6 +47,8 @@ SCHEMA: Final = pa.schema(
         pa.field("target", pa.int32(), nullable=False),  # v0 modulo the grammar's modulus at the end
     ]
 )
+WIDE_SCHEMA: Final = SCHEMA.set(3, pa.field("target", pa.int64(), nullable=False))
+"""The columns of a grammar whose modulus is above `NARROW_MODULUS`."""
 WRITER: Final = f"pyarrow {pa.__version__}"
 """What shards are written with; another version may write the same rows as other bytes."""
 
@@ -86,7 +92,7 @@ class Manifest:
     def to_dict(self) -> dict[str, Any]:
         """The content of `manifest.json`."""
         return {
-            "format_version": FORMAT_VERSION,
+            "format_version": _format_version(self.recipe),
             "vocabulary_version": VOCABULARY_VERSION,
             **self.recipe.to_dict(),
             "shard_size": self.shard_size,
@@ -104,10 +110,19 @@ class Manifest:
         Raises:
             ValueError, KeyError, TypeError, AttributeError: It is not one.
         """
-        for key, known in (("format_version", FORMAT_VERSION), ("vocabulary_version", VOCABULARY_VERSION)):
-            if values[key] != known:
-                raise ValueError(f"its {key} is {values[key]!r}, and this version of ipagnn reads {known}")
+        for key, known in (
+            ("format_version", (FORMAT_VERSION, WIDE_FORMAT_VERSION)),
+            ("vocabulary_version", (VOCABULARY_VERSION,)),
+        ):
+            if values[key] not in known:
+                accepted = " and ".join(map(str, known))
+                raise ValueError(f"its {key} is {values[key]!r}, and this version of ipagnn reads {accepted}")
         recipe = Recipe.from_dict(values)
+        if values["format_version"] != _format_version(recipe):
+            raise ValueError(
+                f"its format_version is {values['format_version']}, and data sets of its modulus have "
+                f"{_format_version(recipe)}"
+            )
         names = shard_names(recipe, int(values["shard_size"]))
         shards = tuple(Shard(**shard) for shard in values["shards"])
         if tuple(s.name for s in shards) != names[: len(shards)]:
@@ -129,6 +144,15 @@ class Manifest:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
 
+def is_wide(recipe: Recipe) -> bool:
+    """Whether targets of the recipe need 64 bits."""
+    return recipe.grammar.modulus > NARROW_MODULUS
+
+
+def _format_version(recipe: Recipe) -> int:
+    return WIDE_FORMAT_VERSION if is_wide(recipe) else FORMAT_VERSION
+
+
 def shard_names(recipe: Recipe, shard_size: int) -> tuple[str, ...]:
     """File names of a data set's shards: `train-00000-of-00020.parquet`, from which tools tell the split."""
     shards = -(-recipe.count // shard_size) if shard_size > 0 else 0
@@ -140,7 +164,7 @@ def shard_names(recipe: Recipe, shard_size: int) -> tuple[str, ...]:
     return tuple(f"{recipe.split}-{i:05}-of-{shards:05}.parquet" for i in range(shards))
 
 
-def encode_shard(table: ProgramTable, condition_modulus: int | None = None) -> bytes:
+def encode_shard(table: ProgramTable, condition_modulus: int | None = None, *, wide: bool = False) -> bytes:
     """A table as the bytes of a Parquet file.
 
     Flat tokens with a dictionary and zstd 3 take 17 bytes a training program; a list for each of the four slots takes
@@ -149,6 +173,7 @@ def encode_shard(table: ProgramTable, condition_modulus: int | None = None) -> b
     Args:
         table: The programs.
         condition_modulus: Writes the column `source` too, with this number after `%`; None leaves it out.
+        wide: Store targets in 64 bits.
     """
     steps = build_graphs(table.line_offsets, table.line_tokens, False)[-1]
     columns = [
@@ -159,7 +184,7 @@ def encode_shard(table: ProgramTable, condition_modulus: int | None = None) -> b
         pa.array(steps.astype(np.int32)),
         pa.array(table.target),
     ]
-    schema = SCHEMA
+    schema = WIDE_SCHEMA if wide else SCHEMA
     if condition_modulus is not None:
         columns.append(_sources(table, condition_modulus))
         schema = schema.append(pa.field("source", pa.string(), nullable=False))
@@ -189,8 +214,9 @@ def decode_shard(data: bytes, name: str) -> ProgramTable:
         arrow = pq.read_table(pa.BufferReader(data))
     except pa.ArrowException as error:
         raise DataSetError(f"The shard {name} is not a Parquet file: {error}.") from error
-    for field in SCHEMA:
-        if field.name not in arrow.column_names or arrow.schema.field(field.name).type != field.type:
+    for field, wide in zip(SCHEMA, WIDE_SCHEMA, strict=True):
+        found = arrow.schema.field(field.name).type if field.name in arrow.column_names else None
+        if found not in (field.type, wide.type):
             raise DataSetError(f"The shard {name} has no column {field.name} of type {field.type}.")
     tokens = arrow.column("tokens").combine_chunks()
     offsets = np.asarray(tokens.offsets).astype(np.int64)
@@ -198,7 +224,7 @@ def decode_shard(data: bytes, name: str) -> ProgramTable:
     if tokens.null_count or not np.array_equal(np.diff(offsets), 4 * lengths):
         raise DataSetError(f"The shard {name} has programs whose `length` is not that of their `tokens`.")
     lines = np.asarray(tokens.values)[offsets[0] : offsets[-1]].reshape(-1, 4)
-    table = ProgramTable((offsets - offsets[0]) // 4, lines, np.asarray(arrow.column("target")).astype(np.int32))
+    table = ProgramTable((offsets - offsets[0]) // 4, lines, np.asarray(arrow.column("target")).astype(np.int64))
     if not _well_formed(table):
         raise DataSetError(f"The shard {name} has tokens that spell no program.")
     return table

@@ -299,7 +299,7 @@ def _read_logits(logits: Tensor, target: Tensor) -> dict[str, Array]:
     top = logits.topk(min(2, logits.shape[1]), dim=1).values
     prediction = logits.argmax(dim=1)
     values: dict[str, tuple[Tensor, type]] = {
-        "prediction": (prediction, np.int32),
+        "prediction": (prediction, np.int64),
         "rank": (torch.where(outside, logits.shape[1], ahead.sum(dim=1)), np.int32),
         "confidence": (logits.softmax(dim=1).amax(dim=1), np.float32),
         "margin": (top[:, 0] - top[:, -1], np.float32),

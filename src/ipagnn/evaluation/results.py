@@ -19,8 +19,8 @@ class Evaluation:
         task: Full programs, or programs with one masked line.
         length: Lines. int32 [program]
         steps: Steps the model was given; where it was not bounded those it took, -1 if unknown. int32 [program]
-        target: The true value. int32 [program]
-        prediction: The likeliest value, the smallest of several; -1 where the model came to no end. int32 [program]
+        target: The true value. int64 [program]
+        prediction: The likeliest value, the smallest of several; -1 where the model came to no end. int64 [program]
         correct: What counts as right, by `ProgramModel.correct`. bool [program]
         rank: Values that the model finds likelier than the target; 0 where it is right. int32 [program]
         confidence: Probability of the prediction. float32 [program]
@@ -36,8 +36,8 @@ class Evaluation:
     task: Task
     length: npt.NDArray[np.int32]
     steps: npt.NDArray[np.int32]
-    target: npt.NDArray[np.int32]
-    prediction: npt.NDArray[np.int32]
+    target: npt.NDArray[np.int64]
+    prediction: npt.NDArray[np.int64]
     correct: npt.NDArray[np.bool_]
     rank: npt.NDArray[np.int32]
     confidence: npt.NDArray[np.float32]

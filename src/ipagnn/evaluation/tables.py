@@ -60,7 +60,7 @@ def _measure(model: TabulatedModel, table: ProgramTable, task: Task) -> dict[str
     lengths, depths = _true_traces(model, table, task)
     return {
         "steps": np.minimum(run.trace_length, np.iinfo(np.int32).max).astype(np.int32),
-        "prediction": run.value,
+        "prediction": run.value.astype(np.int64),
         "correct": run.value == target,
         "rank": np.where(of_target > 0, ahead.sum(axis=1), classes).astype(np.int32),
         "confidence": (run.confidence * run.probability).astype(np.float32),

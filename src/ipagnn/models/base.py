@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +12,15 @@ from torch.nn.functional import cross_entropy
 from ipagnn._common.options import options_from_dict
 from ipagnn.data.collate import collate
 from ipagnn.data.contract import Batch, RowKind, Rows
+from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
 from ipagnn.nn.cell import STATE_PARTS, Decoder, Dense, StatementRNN
+
+MAX_CLASSES: Final = 100_000
+"""Outputs that a model with one for each value may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ class ProgramModel(nn.Module, ABC):
             generator: Weights are drawn from it.
         """
         hidden = self.config.hidden
+        check_classes(self.config.grammar)
         self.cell = StatementRNN(hidden, generator)
         self.output: Dense | Decoder = Dense(self.state_parts * hidden, self.config.grammar.modulus, generator)
 
@@ -203,6 +208,15 @@ class ProgramModel(nn.Module, ABC):
         twin.load_state_dict(self.state_dict(), assign=True)
         twin.task = self.task
         return twin.train(self.training)
+
+
+def check_classes(grammar: Grammar) -> None:
+    """Refuse a grammar with more values than a model can have outputs."""
+    if grammar.modulus > MAX_CLASSES:
+        raise ValueError(
+            f"modulus is {grammar.modulus:,}; a model with one output for each value can have {MAX_CLASSES:,} at most. "
+            "Choose a smaller modulus, or a model that represents values by their digits."
+        )
 
 
 def rows_of(batch: Batch, kind: RowKind) -> Rows:

@@ -10,7 +10,8 @@ from typing import Any, Final
 from ipagnn._common.options import options_from_dict, options_to_dict
 from ipagnn.languages.arithmetic.vocabulary import MAX_NUMBER, VARIABLES
 
-MAX_MODULUS: Final = 100_000
+MAX_MODULUS: Final = 10**18
+MAX_CONDITION_MODULUS: Final = 100_000
 MAX_WEIGHT: Final = 1_000_000
 MAX_TOTAL: Final = 2**31 - 1
 """Largest sum of weights that a choice is made from."""
@@ -32,7 +33,8 @@ class Grammar:
     say which hole is refined next; the others say what it becomes, among the choices that still fit.
 
     Attributes:
-        modulus: The target is v0 modulo this; also the number of classes a model tells apart.
+        modulus: The target is v0 modulo this; also the number of classes of a model with one output per value. At most
+            10**18.
         condition_modulus: Conditions look at v0 modulo this. It must divide `modulus`, so that v0 modulo `modulus` is
             all that execution needs. Tokens do not carry it; text spells it out (`v0 % 10`).
         initial_values: Least and largest first value of v0, drawn uniformly.
@@ -89,7 +91,7 @@ class Grammar:
 
     def __post_init__(self) -> None:
         _check_integer("modulus", self.modulus, 1, MAX_MODULUS)
-        _check_integer("condition_modulus", self.condition_modulus, 1, self.modulus)
+        _check_integer("condition_modulus", self.condition_modulus, 1, min(self.modulus, MAX_CONDITION_MODULUS))
         if self.modulus % self.condition_modulus:
             raise ValueError(
                 f"condition_modulus is {self.condition_modulus}, which does not divide modulus, {self.modulus}; "

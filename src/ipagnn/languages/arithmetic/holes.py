@@ -18,14 +18,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ipagnn.languages.arithmetic._compiled.execute import EXECUTE_SCRATCH, new_memo
+from ipagnn.languages.arithmetic._compiled.execute import new_memory
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH
 from ipagnn.languages.arithmetic._compiled.holes import best_guesses
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
 from ipagnn.languages.arithmetic.targets import target
-from ipagnn.languages.arithmetic.vocabulary import NUMBER, OPERATION_ID, VARIABLE, VARIABLES
+from ipagnn.languages.arithmetic.vocabulary import NUMBER, OPERATION_ID, VARIABLE
 
 SAMPLES: Final = 10_000
 """Random fillings that a guess is made from, and as many that it is tried on, where not all are tried."""
@@ -111,8 +111,7 @@ def ceiling(
             np.empty((longest, 4), np.int16),
             np.empty((3, longest + 1), np.int32),
             np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
-            new_memo(longest, grammar.modulus),
-            np.empty((EXECUTE_SCRATCH, VARIABLES), np.int64),
+            new_memory(longest, grammar.condition_modulus),
             guess[first:last],
             probability[first:last],
             fillings[first:last],

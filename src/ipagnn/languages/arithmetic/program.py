@@ -92,12 +92,12 @@ class ProgramTable:
     Attributes:
         line_offsets: int64 [program + 1]; program `i` has the lines `line_offsets[i]:line_offsets[i + 1]`.
         line_tokens: int16 [line, 4]; the lines of all programs, one after the other.
-        target: int32 [program]; v0 modulo the grammar's modulus at the end, of the complete program; -1 if unknown.
+        target: int64 [program]; v0 modulo the grammar's modulus at the end, of the complete program; -1 if unknown.
     """
 
     line_offsets: npt.NDArray[np.int64]
     line_tokens: TokenArray
-    target: npt.NDArray[np.int32]
+    target: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.target)
@@ -138,7 +138,7 @@ class ProgramTable:
         offsets = np.concatenate([[0], np.cumsum([len(p) for p in programs])]).astype(np.int64)
         tokens = [p.line_tokens for p in programs] or [np.zeros((0, 4), np.int16)]
         known = targets if targets is not None else [None] * len(programs)
-        target = np.array([-1 if t is None else t for t in known], np.int32)
+        target = np.array([-1 if t is None else t for t in known], np.int64)
         return ProgramTable(offsets, np.concatenate(tokens), target)
 
     @staticmethod
@@ -148,5 +148,5 @@ class ProgramTable:
         return ProgramTable(
             np.cumsum(lengths).astype(np.int64),
             np.concatenate([np.zeros((0, 4), np.int16), *(t.line_tokens for t in tables)]),
-            np.concatenate([np.zeros(0, np.int32), *(t.target for t in tables)]),
+            np.concatenate([np.zeros(0, np.int64), *(t.target for t in tables)]),
         )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from numba import njit
 
 from ipagnn.languages.arithmetic._compiled.blocks import GIVEN_UP, block_starts, exceeds_blocks
-from ipagnn.languages.arithmetic._compiled.execute import EXECUTE_SCRATCH, execute, new_memo
+from ipagnn.languages.arithmetic._compiled.execute import execute, new_memory
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH, control_flow, static_steps
 from ipagnn.languages.arithmetic._compiled.hash import is_withheld, program_hash
 from ipagnn.languages.arithmetic._compiled.random import seed_stream
@@ -26,7 +26,7 @@ from ipagnn.languages.arithmetic._compiled.sampler import (
 )
 from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, PAPER, Grammar, Lengths
 from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
-from ipagnn.languages.arithmetic.vocabulary import OPERATION_ID, VARIABLES
+from ipagnn.languages.arithmetic.vocabulary import OPERATION_ID
 
 CHUNK: Final = 4096
 """Programs that a thread draws at a time."""
@@ -99,7 +99,7 @@ class Sampler:
         offsets: npt.NDArray[np.int64] = np.zeros(count + 1, np.int64)
         draw_lengths(np.uint64(self.seed), np.uint64(start), lengths, totals, np.empty(2, np.uint64), offsets[1:])
         np.cumsum(offsets, out=offsets)
-        table = ProgramTable(offsets, np.empty((int(offsets[-1]), 4), np.int16), np.empty(count, np.int32))
+        table = ProgramTable(offsets, np.empty((int(offsets[-1]), 4), np.int16), np.empty(count, np.int64))
         firsts = range(0, count, CHUNK)
         if threads == 1 or len(firsts) < 2:
             for first in firsts:
@@ -165,8 +165,7 @@ class Sampler:
             new_scratch(longest),
             np.empty((3, longest + 1), np.int32),
             np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
-            new_memo(longest, self.grammar.modulus),
-            np.empty((EXECUTE_SCRATCH, VARIABLES), np.int64),
+            new_memory(longest, self.grammar.condition_modulus),
         )
         if failed >= 0:
             length = table.line_offsets[first + failed + 1] - table.line_offsets[first + failed]
@@ -199,8 +198,7 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
     scratch,
     graph,
     graph_scratch,
-    memo,
-    stack,
+    memory,
 ):
     """Draw, run and mask the programs of one chunk; returns which one could not be drawn, or -1."""
     node_lines, true, false = graph[0], graph[1], graph[2]
@@ -231,9 +229,7 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
             found = False
         if not found:
             return i
-        target[i] = execute(
-            program, node_lines, true, false, rules.modulus, rules.condition_modulus, memo, i + 1, stack
-        )
+        target[i] = execute(program, node_lines, true, false, rules.modulus, rules.condition_modulus, memory)
         if rules.block_limit > 0 and static_steps(program, graph_scratch[0]) > rules.block_limit:
             starts = block_starts(program, node_lines, true, false)
             modulus, condition_modulus = rules.modulus, rules.condition_modulus

@@ -1,12 +1,20 @@
 """What a program of a language is to be answered with: its value, or the label of one that runs too long."""
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
 import numpy as np
+import numpy.typing as npt
 
 from ipagnn.languages.arithmetic._compiled.blocks import GIVEN_UP, block_starts
+from ipagnn.languages.arithmetic._compiled.execute import execute_all, new_memory
+from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH
 from ipagnn.languages.arithmetic.cfg import control_flow_graph
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS, trace, value
-from ipagnn.languages.arithmetic.program import Program
+from ipagnn.languages.arithmetic.program import Program, ProgramTable
+
+_CHUNK: Final = 1024
 
 
 def target(program: Program, grammar: Grammar = PAPER, max_steps: int = MAX_STEPS) -> int:
@@ -32,3 +40,40 @@ def target(program: Program, grammar: Grammar = PAPER, max_steps: int = MAX_STEP
         if blocks > grammar.block_limit:
             return GIVEN_UP % grammar.modulus
     return result
+
+
+def values_of(
+    table: ProgramTable, modulus: int, condition_modulus: int = 10, threads: int = 1
+) -> npt.NDArray[np.int64]:
+    """The exact values of programs of the sampler's shape, at the rate of compiled code. int64 [program]
+
+    A program that counts its loops down as the sampler's do is run in bounded time, however deep its loops are nested
+    and however large the modulus. So the programs of one grammar can be evaluated modulo any number.
+
+    Args:
+        table: Complete programs that a `Sampler` may have drawn; nobody checks, see `membership.outside_grammar`.
+        modulus: What the values are taken modulo, at most 10**18.
+        condition_modulus: The number after `%` in conditions; divides `modulus`.
+        threads: How many threads compute.
+    """
+    Grammar(modulus=modulus, condition_modulus=condition_modulus)  # checks both
+    values = np.empty(len(table), np.int64)
+
+    def run(first: int) -> None:
+        last = min(first + _CHUNK, len(table))
+        longest = int(table.lengths[first:last].max())
+        execute_all(
+            table.line_offsets[first : last + 1],
+            table.line_tokens,
+            modulus,
+            condition_modulus,
+            np.empty((3, longest + 1), np.int32),
+            np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
+            new_memory(longest, condition_modulus),
+            values[first:last],
+        )
+
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(run, range(0, len(table), _CHUNK)):
+            pass
+    return values

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from ipagnn.languages.arithmetic import vocabulary as v
-from ipagnn.languages.arithmetic._compiled.statements import COMPARISON, apply, condition_holds
+from ipagnn.languages.arithmetic._compiled.statements import COMPARISON, apply, apply_modulo, condition_holds
 
 _ELSE, _BREAK, _CONTINUE = v.ELSE, v.BREAK, v.CONTINUE
 _NUMBER, _V0 = v.NUMBER, v.VARIABLE
@@ -144,7 +144,9 @@ def exceeds_blocks(tokens, node_lines, true, false, starts, modulus, condition_m
             if not condition_holds(operation, values[variable], operand, condition_modulus):
                 following = false[node]
         else:
-            value = apply(operation, values[variable], operand)
-            values[variable] = value % modulus if variable == 0 else value  # the others are counters
+            value = values[variable]
+            values[variable] = (
+                apply_modulo(operation, value, operand, modulus) if variable == 0 else apply(operation, value, operand)
+            )  # the others are counters
         node = following
     return False

@@ -9,8 +9,6 @@ from ipagnn.languages.arithmetic._compiled.graph import control_flow, static_ste
 from ipagnn.languages.arithmetic._compiled.random import below, seed_stream
 from ipagnn.languages.arithmetic.vocabulary import MASK, VARIABLE
 
-_GENERATIONS = 2**31 - 1  # what an entry of the memo can tell apart
-
 
 @njit(cache=True, nogil=True)
 def best_guesses(  # type: ignore[no-untyped-def]
@@ -27,8 +25,7 @@ def best_guesses(  # type: ignore[no-untyped-def]
     program,
     graph,
     graph_scratch,
-    memo,
-    execution,
+    memory,
     guess,
     probability,
     fillings,
@@ -45,7 +42,7 @@ def best_guesses(  # type: ignore[no-untyped-def]
         seed, first: Random fillings of program `i` come from stream `first + i` of this seed.
         block_limit: See `Grammar`.
         program: int16 scratch, as long as the longest program.
-        graph, graph_scratch, memo, execution: As in the sampler.
+        graph, graph_scratch, memory: As in the sampler.
         guess: int64 out [program]; the smallest of several.
         probability: float64 out [program]; its share of all fillings, or of the second `samples` random ones.
         fillings: int64 out [program]; random fillings behind `probability`, 0 where all were tried.
@@ -54,7 +51,6 @@ def best_guesses(  # type: ignore[no-untyped-def]
         The first program without a masked line, or -1.
     """
     node_lines, true, false = graph[0], graph[1], graph[2]
-    generation = 0
     unlimited = np.empty(0, np.bool_)
     random = np.empty(2, np.uint64)
     for i in range(len(guess)):
@@ -87,13 +83,7 @@ def best_guesses(  # type: ignore[no-untyped-def]
                 tokens[line, 1] = operations[chosen]
                 tokens[line, 2] = VARIABLE
                 tokens[line, 3] = operands[chosen]
-            if generation == _GENERATIONS:
-                memo[:] = 0
-                generation = 0
-            generation += 1
-            values[f] = execute(
-                tokens, node_lines, true, false, modulus, condition_modulus, memo, generation, execution
-            )
+            values[f] = execute(tokens, node_lines, true, false, modulus, condition_modulus, memory)
             if limited and exceeds_blocks(
                 tokens, node_lines, true, false, starts, modulus, condition_modulus, block_limit
             ):

@@ -6,10 +6,57 @@ import numpy as np
 from numba import njit
 
 from ipagnn.languages.arithmetic import statements as plain
-from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
+from ipagnn.languages.arithmetic.vocabulary import ADD, MULTIPLY, SUBTRACT, VOCABULARY_SIZE
 
 apply: Any = njit(cache=True, nogil=True)(plain.apply)
 compare: Any = njit(cache=True, nogil=True)(plain.compare)
+
+_SPLIT = np.int64(2**30)
+
+
+@njit(cache=True, nogil=True)
+def _times(a, b, modulus):  # type: ignore[no-untyped-def]
+    """`a * b % modulus` for `0 <= a < modulus <= 10**18` and `0 <= b <= 2**30`.
+
+    The product may exceed 64 bits, but its remainder does not: with a quotient that is off by one at most, which double
+    precision gives for such `b`, the difference of the two products is small, and right modulo 2**64.
+    """
+    quotient = np.int64(np.float64(a) * np.float64(b) / np.float64(modulus))
+    rest = np.int64(np.uint64(a) * np.uint64(b) - np.uint64(quotient) * np.uint64(modulus))
+    if rest < 0:
+        rest += modulus
+    elif rest >= modulus:
+        rest -= modulus
+    return rest
+
+
+@njit(cache=True, nogil=True)
+def multiply_modulo(a, b, modulus):  # type: ignore[no-untyped-def]
+    """`a * b % modulus` for `0 <= a, b < modulus <= 10**18`."""
+    if b <= _SPLIT:
+        return _times(a, b, modulus)
+    upper = _times(_times(a, b // _SPLIT, modulus), _SPLIT, modulus)
+    return (upper + _times(a, b % _SPLIT, modulus)) % modulus
+
+
+@njit(cache=True, nogil=True)
+def apply_modulo(operation, value, operand, modulus):  # type: ignore[no-untyped-def]
+    """`apply(operation, value, operand) % modulus` for `0 <= value < modulus <= 10**18` and `operand >= 0`.
+
+    All numbers are int64.
+    """
+    if operand >= modulus:
+        operand %= modulus
+    if operation == MULTIPLY:
+        return multiply_modulo(value, operand, modulus)
+    if operation == ADD:
+        value += operand
+        return value - modulus if value >= modulus else value
+    if operation == SUBTRACT:
+        value -= operand
+        return value + modulus if value < 0 else value
+    return operand
+
 
 COMPARISON = np.full(VOCABULARY_SIZE, -1, np.int8)
 """By operation id: the code of a condition's comparison; -1 for every other operation."""

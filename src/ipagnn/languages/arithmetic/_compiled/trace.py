@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from ipagnn.languages.arithmetic import vocabulary as v
-from ipagnn.languages.arithmetic._compiled.statements import COMPARISON, MODULAR, apply, condition_holds
+from ipagnn.languages.arithmetic._compiled.statements import COMPARISON, MODULAR, apply, apply_modulo, condition_holds
 
 _LARGEST_EXACT = 2**40
 _LOOPS = np.isin(np.arange(v.VOCABULARY_SIZE), list(v.WHILE_OPERATIONS))
@@ -53,11 +53,13 @@ def trace_nodes(node_tokens, true, false, first, modulus, condition_modulus, lim
             holds = condition_holds(operation, values[variable], operand, condition_modulus)
             n = (true[n] if holds else false[n]) - first
             continue
-        value = apply(operation, values[variable], operand)
-        if not exact[variable]:
-            value %= modulus
-        elif abs(value) > _LARGEST_EXACT:
-            return nodes[:count], 2
+        value = values[variable]
+        if exact[variable]:
+            value = apply(operation, value, operand)
+            if abs(value) > _LARGEST_EXACT:
+                return nodes[:count], 2
+        else:
+            value = apply_modulo(operation, value, operand, modulus)
         values[variable] = value
         n = true[n] - first
     return nodes[:count], 0

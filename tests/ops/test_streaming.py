@@ -19,7 +19,7 @@ from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.models.sequence import SequenceModel
 from ipagnn.models.static import collate_static, run_static, runs_static
 from ipagnn.models.static_dense import run_all_nodes
-from ipagnn.ops.pointer.equations import branch_decisions, divide
+from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
 from ipagnn.ops.pointer.streaming.plan import FAR, PointerPlan, SequencePlan, by_steps, first_programs, steps_to_exit
 
 from ..conftest import IP_CASES, Make
@@ -100,7 +100,7 @@ def follow(model: IPAGNN, plan: PointerPlan, programs: int) -> Tensor:
     final, final_mass = model.cell.zero_state(programs), state.new_zeros(programs)
     for t in range(1, plan.steps + 1):
         a = model.cell(state, plan.tokens)
-        shares = branch_decisions(model.control.branch(a), plan.decides != 0, hard=model.hard)
+        shares = branch_decisions(model.control.branch(a), two_edges(plan.decides != 0), hard=model.hard)
         takes_part = (t <= plan.last) & (torch.arange(nodes) < plan.nodes_at[t])
         weight = torch.where(takes_part[target], mass[source] * shares[source, branch], 0.0)
         mass = torch.zeros_like(mass).index_add(0, target, weight)

@@ -9,11 +9,13 @@ of any length mix freely and a program's result cannot depend on its neighbours.
 - `edge`: arrivals of state at rows and exits, ordered by destination.
 """
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
+
+from ipagnn.data.graphs import Tensors
 
 RowKind = Literal["graph", "trace", "lines"]
 """What the rows of a batch walk: every useful node-step, the true trace, or the lines in order."""
@@ -89,30 +91,8 @@ ROW_FIELDS: dict[str, Field] = {
 }
 
 
-class _Tensors:
-    """Moving all tensors of a dataclass at once."""
-
-    __slots__ = ()
-
-    def _map(self, function: Any) -> Self:
-        changed = {}
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if isinstance(value, Tensor | _Tensors):
-                changed[field.name] = function(value)
-        return replace(self, **changed)  # type: ignore[type-var]
-
-    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
-        """The same on `device`."""
-        return self._map(lambda x: x.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> Self:
-        """The same in page-locked memory, from which copies to a GPU run in the background."""
-        return self._map(lambda x: x.pin_memory())
-
-
 @dataclass(frozen=True, slots=True)
-class Rows(_Tensors):
+class Rows(Tensors):
     """The node-steps that the packed execution computes; fields as in `ROW_FIELDS`.
 
     Attributes:
@@ -138,7 +118,7 @@ class Rows(_Tensors):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch(_Tensors):
+class Batch(Tensors):
     """What every model reads, and all that it reads; fields as in `BATCH_FIELDS`.
 
     Attributes:

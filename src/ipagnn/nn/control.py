@@ -8,7 +8,7 @@ from torch import Tensor
 from ipagnn.data.contract import Batch
 from ipagnn.models.message_passing import Control, Edges, is_exit
 from ipagnn.nn.cell import STATE_PARTS, Dense
-from ipagnn.ops.pointer.equations import branch_decisions, divide
+from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
 
 
 class InstructionPointer(Control):
@@ -38,7 +38,7 @@ class InstructionPointer(Control):
 
     def gather(self, messages: Tensor, a: Tensor, p: Tensor, batch: Batch, edges: Edges) -> tuple[Tensor, ...]:
         """The sum of p·b·a over N_in."""
-        b = branch_decisions(self.branch(a), batch.true != batch.false, hard=self.hard)  # equation 4
+        b = branch_decisions(self.branch(a), two_edges(batch.true != batch.false), hard=self.hard)  # equation 4
         weight = p[edges.source] * b[edges.source, edges.kind]  # p_{t-1,n'} · b_{t,n',n}
         arrived = torch.zeros_like(p).index_add(0, edges.target, weight)  # equation 6
         if self.exit_keeps:  # what it keeps is no message

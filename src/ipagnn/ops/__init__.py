@@ -1,1 +1,79 @@
-"""Executions of programs by models: tensors in, tensors out."""
+"""Executions: tensors in, tensors out, and no models. This is their one door.
+
+`walk` runs an instruction pointer over graphs. Backends stand in `BACKENDS`, the fastest first; each says in a sentence
+why it cannot run a call, and the first that can does. `reference` spells the paper, and never refuses.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from ipagnn._common.hints import near_miss
+from ipagnn.ops import reference
+from ipagnn.ops.call import PointerCall, PointerResult, StatementLSTM
+from ipagnn.ops.pointer import rows
+
+__all__ = ["BACKENDS", "Backend", "PointerCall", "PointerResult", "StatementLSTM", "choose", "walk"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """An execution of the walk of an instruction pointer.
+
+    Attributes:
+        name: What `execution` calls it.
+        refuses: Why it cannot run a call, as a clause; None if it can.
+        run: Runs it.
+    """
+
+    name: str
+    refuses: Callable[[PointerCall], str | None]
+    run: Callable[[PointerCall], PointerResult]
+
+
+BACKENDS: Final = (
+    Backend("rows", rows.refuses, rows.run),
+    Backend("reference", reference.refuses, reference.run),
+)
+
+
+def choose(call: PointerCall, execution: str = "auto") -> Backend:
+    """The backend for a call.
+
+    Args:
+        call: What is to be run.
+        execution: Name of a backend; `auto` takes the fastest that does not refuse.
+
+    Raises:
+        ValueError: There is no such backend, or it refuses.
+    """
+    if execution == "auto":
+        refusals: list[str] = []
+        for backend in BACKENDS:
+            if (why := backend.refuses(call)) is None:
+                _note(backend.name, "; ".join(refusals))
+                return backend
+            refusals.append(f"not {backend.name}, as {why}")
+        raise AssertionError("The reference never refuses.")
+    found = next((backend for backend in BACKENDS if backend.name == execution), None)
+    if found is None:
+        known = ["auto", *(backend.name for backend in BACKENDS)]
+        raise ValueError(f"There is no execution {execution!r}. {near_miss(execution, known, 'Choose one of')}")
+    if (why := found.refuses(call)) is not None:
+        raise ValueError(f"The execution {execution!r} cannot run this: {why}. Choose 'auto'.")
+    return found
+
+
+@cache
+def _note(name: str, refusals: str) -> None:
+    """Log a choice, once."""
+    log.info("Execution: %s%s.", name, f" ({refusals})" if refusals else "")
+
+
+def walk(call: PointerCall, execution: str = "auto") -> PointerResult:
+    """Run an instruction pointer over graphs; see `choose`."""
+    return choose(call, execution).run(call)

@@ -20,7 +20,7 @@ from ipagnn.nn.execution import GatedUpdate, TypedMessages
 from ipagnn.ops.messages._compiled.rows import DECIDES, START
 from ipagnn.ops.messages.triton.plan import MessageKind, MessagePlan
 from ipagnn.ops.messages.triton.statement_plan import StatementPlan
-from ipagnn.ops.pointer.equations import EPSILON, branch_decisions, divide
+from ipagnn.ops.pointer.equations import EPSILON, branch_decisions, divide, two_edges
 
 KIND_OF_SLOT = {2: (0, 1), 4: (0, 2, 1, 3)}
 """The edge type of each slot, where there are two or four. The rarer types come last."""
@@ -160,7 +160,7 @@ def _gather(model: MessagePassing, h: Tensor, p: Tensor, step: _Step, flags: Ten
     if not isinstance(model.control, InstructionPointer):
         in_degree = nothing[:, 0].index_add(0, step.target, (step.kind < 2).to(p.dtype))
         return nothing.index_add(0, step.target, messages) / (2 + in_degree).sqrt()[:, None], p
-    shares = branch_decisions(model.control.branch(h), flags[: len(h)] & DECIDES != 0, hard=False)
+    shares = branch_decisions(model.control.branch(h), two_edges(flags[: len(h)] & DECIDES != 0), hard=False)
     weight = p[step.source] * shares[step.source, step.kind]
     mass = nothing[:, 0].index_add(0, step.target, weight)
     total = nothing.index_add(0, step.target, weight[:, None] * messages)

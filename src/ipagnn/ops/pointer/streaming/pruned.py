@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ipagnn.data.contract import Batch
 from ipagnn.nn.cell import Dense, StatementRNN
-from ipagnn.ops.pointer.equations import branch_decisions, divide
+from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def run_pruned(
     t, rows = 0, 0
     while len(node):
         proposal = cell(state, tokens[node], table)  # equation 3
-        shares = branch_decisions(branch(proposal), decides[node], hard=hard)  # equation 4
+        shares = branch_decisions(branch(proposal), two_edges(decides[node]), hard=hard)  # equation 4
         if keep:
             frontiers.append(Frontier(node, mass, shares, absorbed.clone()))
         rows += len(node)

@@ -1,0 +1,156 @@
+"""Compiled search for the node-steps that can matter to the final state of an exit; `reference_rows` is its twin.
+
+One call plans one batch on one thread and holds no lock, so plans can be made in as many threads as there are cores.
+"""
+
+import numpy as np
+from numba import njit
+
+FAR = 2**30
+"""More edges than any graph has."""
+
+
+@njit(cache=True, nogil=True)
+def _steps_to_exit(successors, start, stop, end, distance):  # type: ignore[no-untyped-def]
+    """Fewest edges from each node of one graph to its exit: a few sweeps, since most edges lead forwards."""
+    for n in range(start, stop):
+        distance[n] = FAR
+    distance[end] = 0
+    changed = True
+    while changed:
+        changed = False
+        for n in range(stop - 1, start - 1, -1):
+            shortest = distance[n]
+            for side in range(successors.shape[1]):
+                shortest = min(shortest, 1 + distance[successors[n, side]])
+            if shortest < distance[n]:
+                distance[n] = shortest
+                changed = True
+
+
+@njit(cache=True, nogil=True)
+def _is_edge(successors, n, side):  # type: ignore[no-untyped-def]
+    for earlier in range(side):  # noqa: SIM110 - all() of a generator is nothing that numba compiles
+        if successors[n, earlier] == successors[n, side]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def build_rows(successors, offsets, starts, exits, steps):  # type: ignore[no-untyped-def]
+    """The node-steps that can matter: t edges lead there from the start, at most T - t from there to the exit.
+
+    docs/specification.md, section 6.1.
+
+    Both passes walk each graph's frontier step by step, so the work is proportional to rows, not to nodes x steps.
+
+    Returns:
+        step_offsets int64 [step + 1]; node and graph int32 [row]; target int32 [row, side], a row of the next step,
+        rows + i for the exit of graph i, -1 for no edge or one from which the exit is out of reach.
+    """
+    graphs, sides = len(starts), successors.shape[1]
+    longest = 0
+    for b in range(graphs):
+        longest = max(longest, steps[b])
+    distance = np.empty(len(successors), np.int32)
+    stamp = np.full(len(successors), -1, np.int64)  # the last (pass, step) at which a node entered the frontier
+    frontier = np.empty(len(successors) + 1, np.int32)
+    upcoming = np.empty(len(successors) + 1, np.int32)
+    step_offsets = np.zeros(longest + 2, np.int64)
+    for b in range(graphs):  # first pass: count
+        _steps_to_exit(successors, offsets[b], offsets[b + 1], exits[b], distance)
+        size = 0
+        if distance[starts[b]] <= steps[b] and starts[b] != exits[b]:
+            frontier[0] = starts[b]
+            size = 1
+        t = 0
+        while size:
+            step_offsets[t + 1] += size
+            grown = 0
+            for i in range(size):
+                for side in range(sides):
+                    m = successors[frontier[i], side]
+                    if m != exits[b] and distance[m] <= steps[b] - t - 1 and stamp[m] != t:
+                        stamp[m] = t
+                        upcoming[grown] = m
+                        grown += 1
+            frontier, upcoming = upcoming, frontier
+            size = grown
+            t += 1
+    last = 0
+    for t in range(longest + 1):
+        if step_offsets[t + 1]:
+            last = t + 1
+        step_offsets[t + 1] += step_offsets[t]
+    rows = step_offsets[last]
+    row_node = np.empty(rows, np.int32)
+    row_graph = np.empty(rows, np.int32)
+    target = np.full((rows, sides), -1, np.int32)
+    row_of = np.empty(len(successors), np.int64)
+    cursor = step_offsets.copy()  # the next free row of each step; graphs come in order, so rows are sorted by graph
+    for b in range(graphs):  # second pass: fill
+        size = 0
+        if distance[starts[b]] <= steps[b] and starts[b] != exits[b]:
+            frontier[0] = starts[b]
+            size = 1
+        t = 0
+        while size:
+            here = cursor[t]
+            cursor[t] += size
+            beyond = cursor[t + 1]
+            grown = 0
+            for i in range(size):
+                n = frontier[i]
+                row_node[here + i] = n
+                row_graph[here + i] = b
+                for side in range(sides):
+                    if not _is_edge(successors, n, side):
+                        continue
+                    m = successors[n, side]
+                    if m == exits[b]:
+                        target[here + i, side] = rows + b
+                    elif distance[m] <= steps[b] - t - 1:
+                        if stamp[m] != FAR + t:
+                            stamp[m] = FAR + t
+                            row_of[m] = beyond + grown
+                            upcoming[grown] = m
+                            grown += 1
+                        target[here + i, side] = row_of[m]
+            frontier, upcoming = upcoming, frontier
+            size = grown
+            t += 1
+    return step_offsets[: last + 1], row_node, row_graph, target
+
+
+@njit(cache=True, nogil=True)
+def label_branches(  # type: ignore[no-untyped-def]
+    successors, exits, trace_offsets, trace, first_rows, row_node, row_graph, target
+):
+    """The edge that each graph's true trace takes at the rows that it passes: its side, -1 elsewhere. int8 [row]
+
+    A trace is followed until it arrives at the exit, or leaves the rows because the steps do not suffice for it.
+
+    Args:
+        successors, exits: The graphs.
+        trace_offsets, trace: Their true traces, none cut off while there are rows.
+        first_rows: How many rows the first step has: one for each graph that has any.
+        row_node, row_graph, target: The rows.
+    """
+    rows = len(row_node)
+    taken = np.full(rows, -1, np.int8)
+    for start in range(first_rows):
+        graph = row_graph[start]
+        row, at = start, trace_offsets[graph]
+        while 0 <= row < rows:
+            node, at = row_node[row], at + 1
+            following = trace[at] if at < trace_offsets[graph + 1] else exits[graph]
+            side, decides = 0, False
+            for each in range(successors.shape[1]):
+                if each and _is_edge(successors, node, each):
+                    decides = True
+                    if successors[node, each] == following:
+                        side = each
+            if decides:
+                taken[row] = side
+            row = target[row, side]
+    return taken

@@ -17,6 +17,7 @@ from ipagnn.cli import (
     inference,
     programs,
     records,
+    semantics,
     sweep,
     training,
 )
@@ -39,6 +40,7 @@ app.command(rich_help_panel=TRAINING)(training.train)
 app.command(rich_help_panel=TRAINING)(training.runs)
 app.command(rich_help_panel=TRAINING)(sweep.sweep)
 app.command(rich_help_panel=RESULTS)(evaluation.evaluate)
+app.command(rich_help_panel=RESULTS)(semantics.semantics)
 app.command(rich_help_panel=RESULTS)(evaluation.figure)
 app.command(rich_help_panel=RESULTS)(evaluation.report)
 app.command(rich_help_panel=RESULTS)(records.record)

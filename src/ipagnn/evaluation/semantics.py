@@ -1,0 +1,93 @@
+"""What a model has learned of its language, fact by fact, against the truth."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, get_args
+
+import numpy as np
+
+from ipagnn.languages.arithmetic.tables import (
+    Difference,
+    Kind,
+    ValueTables,
+    differences,
+    fact_counts,
+    grammar_statements,
+    kind_of,
+    literal_facts,
+    statement_facts,
+    statement_text,
+)
+from ipagnn.languages.arithmetic.vocabulary import OPERATION
+from ipagnn.models import ProgramModel
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Semantics:
+    """The facts of a grammar as a model has learned them.
+
+    Attributes:
+        model: Name of the model in the registry.
+        tables: What it has learned.
+        facts: How many facts the grammar has, by kind.
+        wrong: Those that are wrong, literals first and then in the order of the grammar's statements.
+        least_probability: By kind, the smallest probability of an outcome that the model learned, right or wrong.
+    """
+
+    model: str
+    tables: ValueTables = field(repr=False)
+    facts: dict[Kind, int]
+    wrong: list[Difference] = field(repr=False)
+    least_probability: dict[Kind, float]
+
+    @property
+    def wrong_by_kind(self) -> dict[Kind, int]:
+        """How many facts are wrong, by kind."""
+        return {kind: sum(difference.kind == kind for difference in self.wrong) for kind in get_args(Kind)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON knows it: what `ipagnn semantics --json` prints.
+
+        `facts` and `wrong` count; `by_kind` does so for each kind, with the least probability; `wrong_facts` lists the
+        wrong ones, with the sentence about each under `text`; `masked_line` has the weight of each statement that a
+        masked line may be.
+        """
+        wrong = self.wrong_by_kind
+        choices = zip(self.tables.choices.tolist(), self.tables.weights.tolist(), strict=True)
+        return {
+            "model": self.model,
+            "facts": sum(self.facts.values()),
+            "wrong": len(self.wrong),
+            "by_kind": {
+                kind: {"facts": count, "wrong": wrong[kind], "least_probability": self.least_probability.get(kind)}
+                for kind, count in self.facts.items()
+            },
+            "wrong_facts": [asdict(difference) | {"text": str(difference)} for difference in self.wrong],
+            "masked_line": {
+                statement_text(operation, operand, self.tables.grammar): weight
+                for (operation, operand), weight in choices
+            },
+        }
+
+
+def read_semantics(model: ProgramModel) -> Semantics:
+    """Tabulate what a model has learned and compare it with the truth.
+
+    Args:
+        model: A model that can be tabulated.
+
+    Raises:
+        ValueError: It cannot.
+    """
+    tables = model.tabulate()
+    grammar = tables.grammar
+    least: dict[Kind, float] = {}
+    literals = tables.literal_probabilities[literal_facts(grammar)]
+    if len(literals):
+        least["literal"] = float(literals.min())
+    rows = tables.rows
+    for operation, operand in grammar_statements(grammar).tolist():
+        facts = statement_facts(grammar, operation, operand)
+        found = float(np.min(tables.probabilities[rows[operation - OPERATION, operand]], where=facts, initial=1.0))
+        kind = kind_of(operation)
+        least[kind] = min(least.get(kind, 1.0), found)
+    return Semantics(model.name, tables, fact_counts(grammar), differences(tables), least)

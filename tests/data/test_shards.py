@@ -1,4 +1,8 @@
+import hashlib
 import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import pytest
 from ipagnn.data import DataSet, DataSetError, collate, generate, read_shards
 from ipagnn.data.shards import MANIFEST, SCHEMA, decode_shard, encode_shard
 from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, format_program, parse, steps
+from ipagnn.languages.arithmetic.program import Task
 
 
 @pytest.fixture(scope="module")
@@ -203,9 +208,14 @@ def test_well_formed_rows_are_read() -> None:
         ({"target": None}, "no column target of type int32"),
         ({"length": pa.array([2.0])}, "no column length of type int16"),
         ({"length": pa.array([3], pa.int16())}, "not that of their `tokens`"),
-        ({"tokens": pa.array([None], pa.list_(pa.int16()))}, "not that of their `tokens`"),
+        ({"tokens": pa.array([None], pa.list_(pa.int16()))}, "rows without tokens"),
+        ({"target": pa.array([None], pa.int32())}, "rows without target"),
+        ({"target": pa.array([-1], pa.int32())}, "its target is -1"),
         *(
-            ({"tokens": pa.array([tokens], pa.list_(pa.int16())), "length": pa.array([2], pa.int16())}, "no program")
+            (
+                {"tokens": pa.array([tokens], pa.list_(pa.int16())), "length": pa.array([2], pa.int16())},
+                "program 0, line",
+            )
             for tokens in (
                 [2, 1004, 1036, 5, 1, 1001, 1036, 3],  # begins indented
                 [1, 1004, 1036, 5, 3, 1001, 1036, 3],  # two levels at once
@@ -220,8 +230,73 @@ def test_well_formed_rows_are_read() -> None:
     ],
 )
 def test_rows_that_are_no_programs_are_refused(columns: dict[str, Any], told: str) -> None:
-    with pytest.raises(DataSetError, match=f"The shard x has .*{told}"):
+    with pytest.raises(DataSetError, match=f"The shard x .*{told}"):
         decode_shard(encoded(**columns), "x")
+
+
+def rewritten(directory: Path, target: Path, change: Callable[[ProgramTable], ProgramTable], **about: Any) -> DataSet:
+    """A data set whose first shard is changed, with checksums that are right."""
+    manifest = json.loads((directory / MANIFEST).read_text()) | about
+    for shard in manifest["shards"]:
+        data = (directory / shard["name"]).read_bytes()
+        if shard is manifest["shards"][0]:
+            data = encode_shard(change(decode_shard(data, "x")))
+        (target / shard["name"]).write_bytes(data)
+        shard |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (target / MANIFEST).write_text(json.dumps(manifest))
+    return read_shards(target)
+
+
+def with_target(table: ProgramTable, row: int, value: int) -> ProgramTable:
+    target = table.target.copy()
+    target[row] = value
+    return replace(table, target=target)
+
+
+@pytest.mark.parametrize("task", ["full", "partial"])
+def test_wrong_labels_are_found(task: Task, tmp_path: Path) -> None:
+    original, changed = tmp_path / "a", tmp_path / "b"
+    changed.mkdir()
+    generate(original, task, "train", 3_000, shard_size=2_000)
+    read_shards(original).verify()
+    unlikely = int(np.argmax(np.bincount(read_shards(original).table().target, minlength=1000) == 0))
+    data = rewritten(original, changed, lambda table: with_target(table, 11, unlikely))
+    with pytest.raises(DataSetError, match=r"program 11: the target is .*the (value|mask)"):
+        data.verify()
+    data = rewritten(original, changed, lambda table: replace(table, target=np.full_like(table.target, unlikely)))
+    with pytest.raises(DataSetError, match="program 0: the target is"):
+        data.shard(0)
+
+
+def test_other_programs_than_the_manifest_tells_of(tmp_path: Path) -> None:
+    original, changed = tmp_path / "a", tmp_path / "b"
+    changed.mkdir()
+    generate(original, "full", "train", 300, shard_size=200)
+    masked = Sampler("partial", Lengths.training(10), seed=1).table(0, 200)
+    with pytest.raises(DataSetError, match="program 0: a line is masked, and the task is full"):
+        rewritten(original, changed, lambda _: masked).shard(0)
+    longer = Sampler("full", Lengths.exact(11)).table(0, 200)
+    with pytest.raises(DataSetError, match="lengths that its manifest does not name"):
+        rewritten(original, changed, lambda _: longer).shard(0)
+    with pytest.raises(DataSetError, match="program 0: its target is 1500"):
+        rewritten(original, changed, lambda table: with_target(table, 0, 1500)).shard(0)
+    with pytest.raises(DataSetError, match="counts other lengths"):
+        rewritten(original, changed, lambda table: table, by_length={"10": 300}).verify()
+
+
+@pytest.mark.slow
+def test_checking_costs_a_fraction_of_reading() -> None:
+    table = Sampler(seed=1).table(0, 250_000)
+    data = encode_shard(table)
+
+    def seconds(work: Callable[[], object]) -> float:
+        began = time.perf_counter()
+        work()
+        return time.perf_counter() - began
+
+    decode_shard(data, "x")
+    rounds = [(seconds(table.check), seconds(lambda: decode_shard(data, "x"))) for _ in range(9)]
+    assert min(check for check, _ in rounds) < 0.15 * min(read for _, read in rounds)
 
 
 def test_bytes_that_are_no_parquet_are_refused() -> None:

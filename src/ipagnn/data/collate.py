@@ -18,6 +18,7 @@ from ipagnn.data._compiled.collate import (
 )
 from ipagnn.data.contract import Batch, RowKind, Rows
 from ipagnn.languages.arithmetic._compiled.trace import trace_all
+from ipagnn.languages.arithmetic.checks import check_targets
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
 from ipagnn.languages.arithmetic.vocabulary import NUMBER
 
@@ -109,6 +110,7 @@ def collate(
         The batch, on the CPU.
     """
     table = programs if isinstance(programs, ProgramTable) else ProgramTable.from_programs(programs)
+    check_targets(table.target, modulus)
     offsets, tokens, program, line, true, false, steps = graphs_of(table, budget, modulus, condition_modulus)
     line_tokens = table.line_tokens.astype(np.int32)
     if not indent:
@@ -153,7 +155,12 @@ def collate(
 def graphs_of(
     table: ProgramTable, budget: StepBudget = PAPER_BUDGET, modulus: int = 1000, condition_modulus: int = 10
 ) -> tuple[npt.NDArray[Any], ...]:
-    """What `build_graphs` makes of all programs, but with the steps that `budget` gives them."""
+    """What `build_graphs` makes of all programs, but with the steps that `budget` gives them.
+
+    Raises:
+        ValueError: The table is not made of programs of the language, or one asks for too many steps.
+    """
+    table.check()
     *graphs, steps = build_graphs(table.line_offsets, table.line_tokens, budget.kind == "static")
     if budget.kind == "trace":
         offsets, tokens, _, _, true, false = graphs

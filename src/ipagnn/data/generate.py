@@ -175,7 +175,7 @@ def _generate(
 def _keep(directory: Path, recorded: Manifest, index: int) -> _Made:
     """Read a shard that an earlier run has written."""
     data = read_verified(directory, recorded.shards[index])
-    return _Made.of(data, decode_shard(data, str(directory / recorded.shards[index].name)))
+    return _Made.of(data, decode_shard(data, str(directory / recorded.shards[index].name), recorded.recipe))
 
 
 def _make(wanted: Manifest, threads: int, index: int) -> _Made:

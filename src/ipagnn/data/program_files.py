@@ -26,7 +26,8 @@ from ipagnn.languages.arithmetic import (
     parse,
     target,
 )
-from ipagnn.languages.arithmetic.text import MAX_CHARACTERS, format_program
+from ipagnn.languages.arithmetic.checks import InvalidProgramError
+from ipagnn.languages.arithmetic.text import MAX_CHARACTERS
 
 WINDOW: Final = 1024
 """Programs held at a time."""
@@ -287,11 +288,12 @@ def _read_parquet(path: Path) -> Iterator[_Item]:
 
 
 def _from_tokens(tokens: Any) -> "Program | _InvalidError":
-    """The program that tokens spell, if they are exactly those of its text."""
+    """The program that tokens spell."""
     try:
-        program = Program(np.asarray(tokens, np.int16).reshape(-1, 4))
-        if parse(format_program(program)) == program:
-            return program
-    except (ProgramError, IndexError, TypeError, ValueError, OverflowError):
-        pass
-    return _InvalidError("its `tokens` spell no program; they are four ids a line, as `ipagnn generate` writes them.")
+        return Program(np.asarray(tokens).reshape(-1, 4))
+    except InvalidProgramError as error:
+        return _InvalidError(f"its `tokens` spell no program: {error}")
+    except (TypeError, ValueError, OverflowError):
+        return _InvalidError(
+            "its `tokens` spell no program; they are four ids a line, as `ipagnn generate` writes them."
+        )

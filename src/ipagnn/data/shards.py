@@ -6,6 +6,7 @@ A shard has one row a program and the columns of `SCHEMA`. It is plain Parquet: 
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,23 +14,18 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from ipagnn.data._compiled.collate import build_graphs
+from ipagnn.data.labels import find_wrong_label
 from ipagnn.data.splits import Recipe
-from ipagnn.languages.arithmetic.program import Program, ProgramTable
-from ipagnn.languages.arithmetic.text import format_program
-from ipagnn.languages.arithmetic.vocabulary import (
-    MASK,
-    NUMBER,
-    OPERATION,
-    VARIABLE,
-    VARIABLES,
-    VOCABULARY_VERSION,
-    WITHOUT_NODE,
-)
+from ipagnn.languages.arithmetic.checks import InvalidProgramError
+from ipagnn.languages.arithmetic.program import ProgramTable, spell
+from ipagnn.languages.arithmetic.text import INDENT, format_line
+from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_VERSION
 
 FORMAT_VERSION: Final = 1
 """Rises when the columns of a shard or the keys of a manifest change."""
@@ -39,6 +35,8 @@ NARROW_MODULUS: Final = 2**31
 """Targets below this take 32 bits."""
 MANIFEST: Final = "manifest.json"
 MAX_SHARDS: Final = 100_000
+LABELS_CHECKED: Final = 256
+"""Targets computed again whenever a shard is read; `DataSet.verify` computes all of them."""
 SCHEMA: Final = pa.schema(
     [
         pa.field("tokens", pa.list_(pa.int16()), nullable=False),  # four ids a line, one line after the other
@@ -199,16 +197,22 @@ def _sources(table: ProgramTable, condition_modulus: int) -> pa.Array:
     packed = np.ascontiguousarray(table.line_tokens).view(np.int64).reshape(-1)
     distinct, which = np.unique(packed, return_inverse=True)
     lines = distinct.view(np.int16).reshape(-1, 4)
-    texts = pa.array([format_program(Program(line[None]), condition_modulus) for line in lines], pa.string())
+    spelled = (spell(line) for line in lines.tolist())
+    texts = pa.array([INDENT * line.indent + format_line(line, condition_modulus) for line in spelled], pa.string())
     listed = pa.ListArray.from_arrays(pa.array(table.line_offsets.astype(np.int32)), texts.take(pa.array(which)))
     return pc.binary_join(listed, "\n")
 
 
-def decode_shard(data: bytes, name: str) -> ProgramTable:
-    """The table that `encode_shard` wrote.
+def decode_shard(data: bytes, name: str, recipe: Recipe | None = None) -> ProgramTable:
+    """The table that `encode_shard` wrote, which holds programs of the language only.
+
+    Args:
+        data: The file.
+        name: What it is called in error messages.
+        recipe: What its programs must be: of this task, of these lengths, with targets below this modulus.
 
     Raises:
-        DataSetError: The bytes are no such file; `name` says which in the sentence.
+        DataSetError: The bytes are no such file, or a row is no such program.
     """
     try:
         arrow = pq.read_table(pa.BufferReader(data))
@@ -218,33 +222,25 @@ def decode_shard(data: bytes, name: str) -> ProgramTable:
         found = arrow.schema.field(field.name).type if field.name in arrow.column_names else None
         if found not in (field.type, wide.type):
             raise DataSetError(f"The shard {name} has no column {field.name} of type {field.type}.")
+        if arrow.column(field.name).null_count:
+            raise DataSetError(f"The shard {name} has rows without {field.name}.")
     tokens = arrow.column("tokens").combine_chunks()
     offsets = np.asarray(tokens.offsets).astype(np.int64)
     lengths = np.asarray(arrow.column("length")).astype(np.int64)
-    if tokens.null_count or not np.array_equal(np.diff(offsets), 4 * lengths):
+    if tokens.values.null_count or not np.array_equal(np.diff(offsets), 4 * lengths):
         raise DataSetError(f"The shard {name} has programs whose `length` is not that of their `tokens`.")
     lines = np.asarray(tokens.values)[offsets[0] : offsets[-1]].reshape(-1, 4)
     table = ProgramTable((offsets - offsets[0]) // 4, lines, np.asarray(arrow.column("target")).astype(np.int64))
-    if not _well_formed(table):
-        raise DataSetError(f"The shard {name} has tokens that spell no program.")
+    try:
+        if recipe is None:
+            table.check(known=True)
+        else:
+            table.check(task=recipe.task, modulus=recipe.grammar.modulus, known=True)
+    except InvalidProgramError as error:
+        raise DataSetError(f"The shard {name} cannot be used: {error}") from error
+    if recipe is not None and not np.isin(lengths, recipe.lengths.lengths).all():
+        raise DataSetError(f"The shard {name} has programs of lengths that its manifest does not name.")
     return table
-
-
-def _well_formed(table: ProgramTable) -> bool:
-    """Whether compiled code, which checks nothing, may work on the tokens."""
-    if not table.lengths.all():
-        return False
-    indent, operation, variable, operand = table.line_tokens.T
-    allowed = np.diff(indent, prepend=np.int16(NUMBER)) <= 1
-    allowed[table.line_offsets[:-1]] = indent[table.line_offsets[:-1]] == NUMBER
-    in_range = (
-        (indent >= NUMBER)
-        & (((operation >= OPERATION) & (operation < VARIABLE)) | (operation == MASK))
-        & (((variable >= VARIABLE) & (variable < VARIABLE + VARIABLES)) | np.isin(operation, [*WITHOUT_NODE, MASK]))
-        & ((variable >= OPERATION) & (variable <= MASK))
-        & ((operand >= NUMBER) & (operand < OPERATION))
-    )
-    return bool((allowed & in_range).all())
 
 
 @dataclass(frozen=True)
@@ -269,7 +265,7 @@ class DataSet:
 
     def shard(self, index: int) -> ProgramTable:
         """The programs of one shard. The last few shards read are kept in memory."""
-        return _read_shard(self.directory, self.manifest.shards[index])
+        return _read_shard(self.directory, self.manifest.shards[index], self.manifest.recipe)
 
     def shards(self) -> Iterator[ProgramTable]:
         """The shards in order."""
@@ -288,13 +284,18 @@ class DataSet:
         return ProgramTable.concatenate(pieces)
 
     def verify(self) -> None:
-        """Hold every shard against its checksum.
+        """Hold every shard against its checksum, and compute the target of every program again.
 
         Raises:
             DataSetError: One is damaged or foreign; the sentence names it.
         """
+        by_length: Counter[int] = Counter()
         for shard in self.manifest.shards:
-            read_verified(self.directory, shard)
+            table = _read(self.directory, shard, self.manifest.recipe)
+            _check_labels(table, self.directory / shard.name, self.manifest.recipe)
+            by_length.update(table.lengths.tolist())
+        if dict(by_length) != self.manifest.by_length:
+            raise DataSetError(f"{self.directory / MANIFEST} counts other lengths than its shards have.")
 
 
 def read_shards(directory: Path | str) -> DataSet:
@@ -339,13 +340,28 @@ def read_verified(directory: Path, shard: Shard) -> bytes:
 
 
 @lru_cache(maxsize=4)
-def _read_shard(directory: Path, shard: Shard) -> ProgramTable:
-    table = decode_shard(read_verified(directory, shard), str(directory / shard.name))
-    if len(table) != shard.count:
-        raise DataSetError(f"The shard {directory / shard.name} has {len(table)} programs, not {shard.count}.")
+def _read_shard(directory: Path, shard: Shard, recipe: Recipe) -> ProgramTable:
+    table = _read(directory, shard, recipe)
+    sample = np.linspace(0, len(table) - 1, min(len(table), LABELS_CHECKED)).astype(np.int64)
+    _check_labels(table, directory / shard.name, recipe, sample)
     for array in (table.line_offsets, table.line_tokens, table.target):
         array.setflags(write=False)
     return table
+
+
+def _read(directory: Path, shard: Shard, recipe: Recipe) -> ProgramTable:
+    path = directory / shard.name
+    table = decode_shard(read_verified(directory, shard), str(path), recipe)
+    if len(table) != shard.count:
+        raise DataSetError(f"The shard {path} has {len(table)} programs, not {shard.count}.")
+    return table
+
+
+def _check_labels(table: ProgramTable, path: Path, recipe: Recipe, rows: npt.NDArray[np.int64] | None = None) -> None:
+    wrong = find_wrong_label(table if rows is None else table.take(rows), recipe.grammar)
+    if wrong is not None:
+        row = wrong.program if rows is None else int(rows[wrong.program])
+        raise DataSetError(f"The shard {path} cannot be used: program {row}: {wrong.reason}.")
 
 
 def _damaged(path: Path) -> DataSetError:

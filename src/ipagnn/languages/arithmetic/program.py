@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from ipagnn.languages.arithmetic.checks import check_programs
 from ipagnn.languages.arithmetic.vocabulary import MASK, NUMBER, OPERATION, OPERATIONS, VARIABLE
 
 TokenArray = npt.NDArray[np.int16]
@@ -39,14 +40,21 @@ class Program:
 
     Attributes:
         line_tokens: int16 [line, 4]; read-only.
+
+    Raises:
+        ValueError: The tokens spell no program of the language.
     """
 
     line_tokens: TokenArray
 
     def __post_init__(self) -> None:
-        tokens = np.array(self.line_tokens, np.int16)  # a copy, so that nobody else can write to it
-        if tokens.ndim != 2 or tokens.shape[1] != 4 or not len(tokens):
-            raise ValueError(f"line_tokens has shape {tokens.shape}; a program has at least one line of 4 tokens.")
+        given = np.asarray(self.line_tokens)
+        if given.ndim != 2 or given.shape[1] != 4 or not len(given):
+            raise ValueError(f"line_tokens has shape {given.shape}; a program has at least one line of 4 tokens.")
+        if given.dtype != np.int16 and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() > MASK):
+            raise ValueError(f"line_tokens has numbers that are no token ids; these are 0 to {MASK}.")
+        tokens = np.array(given, np.int16)  # a copy, so that nobody else can write to it
+        check_programs(np.array((0, len(tokens))), tokens)
         tokens.setflags(write=False)
         object.__setattr__(self, "line_tokens", tokens)
 
@@ -62,7 +70,7 @@ class Program:
     @property
     def lines(self) -> tuple[Line, ...]:
         """The lines, spelled out."""
-        return tuple(map(_spell, self.line_tokens.tolist()))
+        return tuple(map(spell, self.line_tokens.tolist()))
 
     @property
     def masked_lines(self) -> tuple[int, ...]:
@@ -75,7 +83,8 @@ class Program:
         return bool((self.line_tokens[:, 1] == MASK).any())
 
 
-def _spell(tokens: Sequence[int]) -> Line:
+def spell(tokens: Sequence[int]) -> Line:
+    """The line that four token ids stand for."""
     indent, operation, variable, operand = tokens
     if operation == MASK:
         return Line(indent - NUMBER, "mask", None, None)
@@ -101,6 +110,10 @@ class ProgramTable:
 
     def __len__(self) -> int:
         return len(self.target)
+
+    def check(self, *, task: Task | None = None, modulus: int | None = None, known: bool = False) -> None:
+        """Refuse a table that is not made of programs of the language; see `checks.check_programs`."""
+        check_programs(self.line_offsets, self.line_tokens, self.target, task=task, modulus=modulus, known=known)
 
     def __getitem__(self, index: int) -> Program:
         """Program `index`."""

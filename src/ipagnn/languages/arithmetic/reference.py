@@ -4,6 +4,8 @@
 |---|---|
 | `_compiled/graph.py`: `control_flow` | `control_flow` |
 | `_compiled/graph.py`: `paper_steps`, `static_steps` | `cfg.steps`, `static_steps` |
+| `_compiled/check.py`: `find_problem` | `spells_program` |
+| `_compiled/targets.py`: `walk_all` | `targets.target` |
 | `_compiled/trace.py`: `trace_nodes`, `loop_depths` | `interpreter.trace`, `loop_depths` |
 | `_compiled/execute.py`: `execute` | `interpreter.execute` |
 | `_compiled/blocks.py`: `block_starts`, `exceeds_blocks` | `block_starts`, `targets.target` |
@@ -19,7 +21,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from ipagnn.languages.arithmetic.program import Line, Program
+from ipagnn.languages.arithmetic.program import Line, Program, spell
+from ipagnn.languages.arithmetic.text import INDENT, format_line, parse
+
+
+def spells_program(tokens: Sequence[Sequence[int]]) -> bool:
+    """Whether token ids are exactly those of the text that they spell."""
+    try:
+        lines = [spell(line) for line in tokens]
+        source = "\n".join(INDENT * line.indent + format_line(line) for line in lines)
+        return bool(parse(source).line_tokens.tolist() == [list(line) for line in tokens])
+    except (ValueError, IndexError, TypeError):
+        return False
 
 
 @dataclass(slots=True)

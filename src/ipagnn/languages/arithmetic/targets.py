@@ -9,12 +9,17 @@ import numpy.typing as npt
 from ipagnn.languages.arithmetic._compiled.blocks import GIVEN_UP, block_starts
 from ipagnn.languages.arithmetic._compiled.execute import execute_all, new_memory
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH
+from ipagnn.languages.arithmetic._compiled.targets import walk_all
 from ipagnn.languages.arithmetic.cfg import control_flow_graph
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
-from ipagnn.languages.arithmetic.interpreter import MAX_STEPS, trace, value
+from ipagnn.languages.arithmetic.interpreter import MAX_STEPS, ExecutionError, trace, value
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
 
 _CHUNK: Final = 1024
+_WALKED: Final = 10_000
+"""Steps that compiled code walks before the interpreter, which remembers loops, takes over."""
+UNDECIDED: Final = -1
+"""The target of a program that does not end, or not soon enough."""
 
 
 def target(program: Program, grammar: Grammar = PAPER, max_steps: int = MAX_STEPS) -> int:
@@ -77,3 +82,23 @@ def values_of(
         for _ in pool.map(run, range(0, len(table), _CHUNK)):
             pass
     return values
+
+
+def targets(table: ProgramTable, grammar: Grammar = PAPER, max_steps: int = MAX_STEPS) -> npt.NDArray[np.int64]:
+    """The targets of all programs of a table, which need not be the sampler's; `UNDECIDED` where there is none.
+
+    Args:
+        table: Complete programs.
+        grammar: The language.
+        max_steps: As in `execute`, for each program.
+    """
+    table.check(task="full")
+    found: npt.NDArray[np.int64] = walk_all(
+        table.line_offsets, table.line_tokens, grammar.modulus, grammar.condition_modulus, grammar.block_limit, _WALKED
+    )
+    for i in np.flatnonzero(found == UNDECIDED).tolist():
+        try:
+            found[i] = target(table[i], grammar, max_steps)
+        except ExecutionError:
+            continue
+    return found

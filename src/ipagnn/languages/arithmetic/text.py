@@ -14,6 +14,7 @@ import numpy as np
 from ipagnn.languages.arithmetic.program import Line, Program
 from ipagnn.languages.arithmetic.vocabulary import (
     MASK,
+    MAX_LINES,
     MAX_NUMBER,
     NUMBER,
     OPERATION_ID,
@@ -21,8 +22,6 @@ from ipagnn.languages.arithmetic.vocabulary import (
     VARIABLES,
 )
 
-MAX_LINES = 10_000
-"""Statements a program may have."""
 MAX_CHARACTERS = 5_000_000
 """Characters a text may have, comments included."""
 INDENT = "  "

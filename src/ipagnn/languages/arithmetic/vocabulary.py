@@ -13,6 +13,8 @@ PADDING: Final = 0
 NUMBER: Final = 1
 """Id of the number 0: an indent or an operand `k` is `NUMBER + k`."""
 MAX_NUMBER: Final = 999
+MAX_LINES: Final = 10_000
+"""Statements a program may have."""
 
 OPERATIONS: Final[tuple[str, ...]] = (
     *("+=", "-=", "*=", "=", ">", ">=", "<", "<=", "= %", "> %", ">= %", "< %", "<= %", "if", "else", "while"),

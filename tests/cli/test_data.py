@@ -119,7 +119,7 @@ def test_generate_shows_rate_and_time_left_on_a_terminal(tmp_path: Path, run_ter
 
 def test_manifest_tells_how_the_data_was_made(run: Any, tmp_path: Path) -> None:
     run("generate", tmp_path / "d", *TRAIN)
-    manifest = json.loads((tmp_path / "d" / "manifest.json").read_text())
+    manifest = json.loads((tmp_path / "d" / "_manifest.json").read_text())
     assert {"format_version", "grammar", "seed", "count", "shards"} <= set(manifest)
 
 
@@ -178,7 +178,7 @@ def test_generate_interrupted_by_the_user_goes_on(run_process: Any, tmp_path: Pa
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, b"", b"Error: Interrupted.\n")
-    assert not (tmp_path / "broken" / "manifest.json").exists()
+    assert not (tmp_path / "broken" / "_manifest.json").exists()
     assert run_process("generate", tmp_path / "broken", *arguments).code == 0
     assert run_process("generate", tmp_path / "whole", *arguments, "--threads", 1).code == 0
     assert contents(tmp_path / "broken") == contents(tmp_path / "whole")

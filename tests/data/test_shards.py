@@ -1,5 +1,6 @@
 import hashlib
 import json
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ipagnn.data import DataSet, DataSetError, collate, generate, read_shards
-from ipagnn.data.shards import MANIFEST, SCHEMA, decode_shard, encode_shard
+from ipagnn.data.shards import MANIFEST, OLD_MANIFEST, SCHEMA, decode_shard, encode_shard
 from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, format_program, parse, steps
 from ipagnn.languages.arithmetic.program import Task
 
@@ -79,8 +80,7 @@ def test_what_was_read_makes_batches(data: DataSet) -> None:
 
 
 def test_pandas_reads_it(directory: Path, data: DataSet) -> None:
-    frame = pd.concat([pd.read_parquet(directory / shard.name) for shard in data.manifest.shards], ignore_index=True)
-    check_rows(frame, data)
+    check_rows(pd.read_parquet(directory), data)
 
 
 def test_duckdb_reads_it(directory: Path, data: DataSet) -> None:
@@ -88,6 +88,16 @@ def test_duckdb_reads_it(directory: Path, data: DataSet) -> None:
         check_rows(connection.sql(f"from '{directory}/*.parquet'").df(), data)
         found = connection.sql(f"select count(*), sum(len(tokens)) from '{directory}/*.parquet'").fetchall()
     assert found == [(500, 4 * len(data.table().line_tokens))]
+
+
+def test_data_sets_of_the_first_version_are_read(directory: Path, data: DataSet, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(directory, old)
+    (old / MANIFEST).rename(old / OLD_MANIFEST)
+    assert read_shards(old).fingerprint == data.fingerprint
+    assert generate(old, "partial", "train", 500, 3, shard_size=120, with_source=True) == data.manifest
+    assert not (old / OLD_MANIFEST).exists()
+    check_rows(pd.read_parquet(old), data)
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def generate(
     ] = "local",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads at work. [default: one a core]")] = None,
 ) -> None:
-    """Write a data set: Parquet shards and `manifest.json`, which tells how they were made and what they hash to.
+    """Write a data set: Parquet shards and `_manifest.json`, which tells how they were made and what they hash to.
 
     Killed at any point, the same command goes on and ends with the same bytes. pandas, DuckDB and Hugging Face datasets
     read the shards as they lie: a row is a program with its `tokens` (four a line), `length`, `steps` and `target`.

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from ipagnn._common.files import aside, lock, reason, write_whole
 from ipagnn.data.shards import (
     MANIFEST,
+    OLD_MANIFEST,
     WRITER,
     DataSetError,
     Manifest,
@@ -91,7 +92,7 @@ def generate(
         progress: Told how many programs are on disk whenever a shard is.
 
     Returns:
-        The manifest, as written to `manifest.json`.
+        The manifest, as written to `_manifest.json`.
 
     Raises:
         DataSetError: The directory holds something else, a shard is damaged or foreign, or the disk is full.
@@ -166,8 +167,9 @@ def _generate(
     distinct = len(np.unique(np.concatenate(hashes)))
     found = {int(length): int(by_length[length]) for length in np.flatnonzero(by_length)}
     manifest = replace(manifest, by_length=found, duplicates=done - distinct)
-    if manifest != recorded:
+    if manifest != recorded or not (directory / MANIFEST).exists():
         _write_json(directory / MANIFEST, manifest)
+    (directory / OLD_MANIFEST).unlink(missing_ok=True)
     (directory / UNFINISHED).unlink(missing_ok=True)
     return manifest
 
@@ -231,7 +233,7 @@ def _on_ray(job: Callable[[int], _Made], indices: Sequence[int]) -> _Shards:
 
 def _read_recorded(directory: Path, wanted: Manifest) -> Manifest:
     """What an earlier run has recorded, or `wanted` without a shard; another data set is refused."""
-    for name in (MANIFEST, UNFINISHED):
+    for name in (MANIFEST, OLD_MANIFEST, UNFINISHED):
         if not (directory / name).exists():
             continue
         recorded = read_manifest(directory / name)

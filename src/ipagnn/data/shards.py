@@ -33,7 +33,10 @@ WIDE_FORMAT_VERSION: Final = 2
 """The same with targets of 64 bits, for moduli above `NARROW_MODULUS`."""
 NARROW_MODULUS: Final = 2**31
 """Targets below this take 32 bits."""
-MANIFEST: Final = "manifest.json"
+MANIFEST: Final = "_manifest.json"
+"""Readers of Parquet folders ignore names that begin with an underscore."""
+OLD_MANIFEST: Final = "manifest.json"
+"""Its name in data sets of version 0.1, which are still read."""
 MAX_SHARDS: Final = 100_000
 LABELS_CHECKED: Final = 256
 """Targets computed again whenever a shard is read; `DataSet.verify` computes all of them."""
@@ -88,7 +91,7 @@ class Manifest:
     shards: tuple[Shard, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The content of `manifest.json`."""
+        """The content of `_manifest.json`."""
         return {
             "format_version": _format_version(self.recipe),
             "vocabulary_version": VOCABULARY_VERSION,
@@ -305,14 +308,15 @@ def read_shards(directory: Path | str) -> DataSet:
         DataSetError: There is none, it is unfinished, or a shard is missing or of the wrong size.
     """
     directory = Path(directory)
-    if not (directory / MANIFEST).is_file():
+    path = manifest_path(directory)
+    if not path.is_file():
         raise DataSetError(
             f"{directory} holds no finished data set: it has no {MANIFEST}. Make it with `ipagnn generate`, or run the "
             "command that was interrupted again."
         )
-    manifest = read_manifest(directory / MANIFEST)
+    manifest = read_manifest(path)
     if sum(shard.count for shard in manifest.shards) != manifest.recipe.count:
-        raise DataSetError(f"{directory / MANIFEST} counts {manifest.recipe.count} programs, but its shards do not.")
+        raise DataSetError(f"{path} counts {manifest.recipe.count} programs, but its shards do not.")
     for shard in manifest.shards:
         path = directory / shard.name
         if not path.is_file():
@@ -320,6 +324,12 @@ def read_shards(directory: Path | str) -> DataSet:
         if path.stat().st_size != shard.bytes:
             raise _damaged(path)
     return DataSet(directory, manifest)
+
+
+def manifest_path(directory: Path) -> Path:
+    """The manifest of a data set, under its old name where there is only that."""
+    old = directory / OLD_MANIFEST
+    return old if old.is_file() and not (directory / MANIFEST).is_file() else directory / MANIFEST
 
 
 def read_manifest(path: Path) -> Manifest:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ipagnn.languages.arithmetic.grammar import Grammar
     from ipagnn.languages.arithmetic.sampler import Sampler
     from ipagnn.languages.arithmetic.text import parse
+    from ipagnn.models.env_ipa_gnn import EnvIPAGNN
     from ipagnn.models.files import available_models, load_model, save_model
     from ipagnn.models.ggnn import GGNN
     from ipagnn.models.hard_ip_rnn import HardIPRNN
@@ -31,6 +32,7 @@ __all__ = [
     "GGNN",
     "IPAGNN",
     "RGAT",
+    "EnvIPAGNN",
     "Explanation",
     "Grammar",
     "HardIPRNN",

@@ -193,7 +193,7 @@ def test_with_config_shares_weights_and_keeps_their_type() -> None:
     assert all(parameter.requires_grad for parameter in twin.parameters())
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(MODELS.keys() - {"env-ipa-gnn"}))  # which never reads it
 def test_a_model_can_leave_indentation_unread(name: str) -> None:
     table = Sampler(lengths=Lengths.exact(14), seed=2).table(0, 6)
     assert (table.line_tokens[:, 0] > 2).any()

@@ -68,6 +68,8 @@ def test_every_parameter_is_finite_used_and_gets_a_gradient(make: Make, name: st
     assert output.logits.shape == (64, 1000)
     torch.nn.functional.cross_entropy(output.logits, batch.target).backward()
     for key, parameter in model.named_parameters():
+        if (name, task, key) == ("env-ipa-gnn", "full", "mask_weights"):  # nothing is masked
+            continue
         assert parameter.isfinite().all(), key
         assert parameter.grad is not None, key
         assert parameter.grad.isfinite().all(), key

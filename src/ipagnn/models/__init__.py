@@ -2,6 +2,7 @@
 
 from ipagnn.models.base import ProgramModel, StageProgress
 from ipagnn.models.config import ModelConfig
+from ipagnn.models.env_ipa_gnn import EnvIPAGNN
 from ipagnn.models.files import ModelFile, ModelFileError, available_models, find_model_file, load_model, save_model
 from ipagnn.models.ggnn import GGNN
 from ipagnn.models.hard_ip_rnn import HardIPRNN
@@ -19,6 +20,7 @@ __all__ = [
     "IPAGNN",
     "MODELS",
     "RGAT",
+    "EnvIPAGNN",
     "HardIPRNN",
     "LineRNN",
     "ModelConfig",

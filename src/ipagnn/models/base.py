@@ -15,6 +15,7 @@ from ipagnn.data.contract import Batch, RowKind, Rows
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
+from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
 from ipagnn.nn.cell import STATE_PARTS, Decoder, Dense, StatementRNN
@@ -55,6 +56,7 @@ class ProgramModel(nn.Module, ABC):
         title: Its name in tables, figures and model cards; empty for the one in the registry.
         rows: The rows its packed execution reads; None if it reads none.
         records: Names of the quantities that it can record; see `ipagnn.models.output`.
+        learns_from: Names of those that training asks it to record, as its `loss` reads them.
         tasks: The tasks it can be trained and tested on.
         can_prune: Whether it has a pointer whose mass can be pruned.
         can_tabulate: Whether its states are values of variables, so that `tabulate` can write down what it has learned.
@@ -72,6 +74,7 @@ class ProgramModel(nn.Module, ABC):
     title: ClassVar[str] = ""
     rows: ClassVar[RowKind | None] = None
     records: ClassVar[frozenset[str]] = frozenset()
+    learns_from: ClassVar[tuple[str, ...]] = ()
     tasks: ClassVar[tuple[Task, ...]] = ("full", "partial")
     can_prune: ClassVar[bool] = False
     can_tabulate: ClassVar[bool] = False
@@ -131,6 +134,11 @@ class ProgramModel(nn.Module, ABC):
         check_classes(self.config.grammar)
         self.cell = StatementRNN(hidden, generator)
         self.output: Dense | Decoder = Dense(self.state_parts * hidden, self.config.grammar.modulus, generator)
+
+    @classmethod
+    def weight_shape(cls, config: ModelConfig) -> tuple[str, tuple[int, ...]]:
+        """A weight whose shape says whether a file is of this configuration, before anything is allocated."""
+        return "cell.embedding", (VOCABULARY_SIZE, config.hidden)
 
     def __call__(self, batch: Batch, *, record: Iterable[str] = ()) -> Output:
         """Predict a batch of programs.

@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ipagnn._common.files import write_whole
-from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE, VOCABULARY_VERSION
+from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_VERSION
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.legacy import upgrade_model
-from ipagnn.models.registry import build_model, config_from_dict, model_config
+from ipagnn.models.registry import build_model, config_from_dict, model_class, model_config
 
 FORMAT: Final = "ipagnn model"
 FORMAT_VERSION: Final = 1
@@ -217,7 +217,8 @@ def _task_of_run(folder: Path) -> str | None:
 
 
 def _whole(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype == torch.float16 else tensor
+    # Copied where it is float32 already: where a file has it, it is not aligned, and products round differently.
+    return tensor.float() if tensor.dtype == torch.float16 else tensor.clone()
 
 
 def _read_config(path: Path, metadata: dict[str, str]) -> ModelConfig:
@@ -229,9 +230,10 @@ def _read_config(path: Path, metadata: dict[str, str]) -> ModelConfig:
 
 def _check_size(config: ModelConfig, tensors: dict[str, Tensor]) -> None:
     """Before anything is allocated: a damaged configuration must not ask for all memory there is."""
-    found = tensors["cell.embedding"].shape if "cell.embedding" in tensors else None
-    if found != (VOCABULARY_SIZE, config.hidden):
-        raise RuntimeError(f"cell.embedding has shape {found} instead of {(VOCABULARY_SIZE, config.hidden)}.")
+    name, shape = model_class(config.name).weight_shape(config)
+    found = tuple(tensors[name].shape) if name in tensors else None
+    if found != shape:
+        raise RuntimeError(f"{name} has shape {found} instead of {shape}.")
 
 
 def _check_version(path: Path, metadata: dict[str, str]) -> None:

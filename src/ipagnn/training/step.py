@@ -160,7 +160,8 @@ class PlainStep:
         batch = prepared.to(self._device, non_blocking=True)
         self._update.zero_gradients()
         with autocast(self._device, self._half):
-            output = self._model(batch, record=("trace_loss",) if self._trace_loss else ())
+            wanted = ("trace_loss",) if self._trace_loss else ()
+            output = self._model(batch, record=(*self._model.learns_from, *wanted))
         self._learn(output, batch)
 
     def _learn(self, output: Output, batch: Batch) -> None:

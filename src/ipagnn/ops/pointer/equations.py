@@ -39,7 +39,7 @@ def spread(weight: Tensor, values: Tensor) -> Tensor:
     return weight.reshape(*weight.shape, *[1] * (values.ndim - weight.ndim))
 
 
-def divide(total: Tensor, mass: Tensor) -> Tensor:
+def divide(total: Tensor, mass: Tensor, epsilon: float = EPSILON) -> Tensor:
     """The state that arrives, from the sum of p·b·a and the sum of p·b.
 
     Where no mass arrives the sum is 0 and so is the state; it is then not divided at all, since 1 / 1e-7 would only
@@ -48,4 +48,4 @@ def divide(total: Tensor, mass: Tensor) -> Tensor:
     Shapes:
         total [..., *state], mass [...] -> [..., *state]
     """
-    return total / spread(torch.where(mass > 0, mass + EPSILON, torch.ones_like(mass)), total)
+    return total / spread(torch.where(mass > 0, mass + epsilon, torch.ones_like(mass)), total)

@@ -1,0 +1,254 @@
+"""The environment IPA-GNN: an instruction pointer, and a belief in the value of every variable."""
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import ClassVar, Final, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ipagnn._common.options import option
+from ipagnn.data.contract import Batch, RowKind
+from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, grammar_statements, masked_choices
+from ipagnn.languages.arithmetic.vocabulary import ASSIGN, MASK, MAX_NUMBER, NUMBER, OPERATION, VARIABLE
+from ipagnn.models.base import ProgramModel, rows_of
+from ipagnn.models.config import ModelConfig
+from ipagnn.models.message_passing import Edges
+from ipagnn.models.output import Output, Recorded, recorded
+from ipagnn.models.registry import register
+from ipagnn.nn.environment import SMALLEST_MASS, run_environment
+from ipagnn.nn.values.classes import Classes
+from ipagnn.ops.pointer.environment import WRITES, plan_environment
+from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
+from ipagnn.ops.pointer.packed import Packed
+from ipagnn.ops.pointer.unpack import unpack
+
+LEAST_LIKELIHOOD: Final = 1e-36
+"""Likelihoods below this count as this. Much more would take the gradient from programs that are confidently wrong."""
+MOST_MASKS: Final = 2
+"""Masked lines that a program may have: the model runs it once for each filling of them."""
+
+
+@register
+class EnvIPAGNN(ProgramModel):
+    """The IPA-GNN with the other half of an interpreter's state: the values of all variables.
+
+    The state of a node is an environment: for each variable a belief q over values. The statement n has an operation,
+    a variable v and an operand k. With the network of `nn.values`:
+
+        a_{t,n}   = h_{t-1,n}, with statement(operation, k, q_v) in place of q_v where n assigns          (3)
+        b_{t,n,:} = Softmax(condition(operation, k, q_v)) where n branches, else 1                       (4)
+        h_{t,n}   = sum over n' in N_in(n) of p_{t-1,n'} · b_{t,n',n} · a_{t,n'}, divided by p_{t,n}     (5)
+        p_{t,n}   = sum over n' in N_in(n) of p_{t-1,n'} · b_{t,n',n}                                    (6)
+        P(y)      = sum over arrivals at the exit of p · b · q_{v0}(y)
+
+    There is no output layer: P is the prediction, and -log P(target) the loss. Mass that does not arrive counts against
+    a program. The variable's name says which belief is meant; the network does not see it.
+
+    A masked line may have been any arithmetic statement s of the grammar. The program is run for each, and
+    P(y) = sum over s of w_s · P(y | s), with learned weights w = Softmax(`mask_weights`).
+
+    `dense` runs these lines over all nodes and steps, `packed` computes what can matter (`nn.environment`).
+
+    Shapes:
+        batch -> log P [program, class]
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(ModelConfig):
+        """Its options."""
+
+        hidden: int = option(256, "Width of the network that says what statements do.", least=1)
+        width: int = option(128, "Width of the embedding of values.", least=1)
+        values: Literal["classes"] = option("classes", "How values are represented: `classes`, one of all values.")
+
+    name: ClassVar[str] = "env-ipa-gnn"
+    title: ClassVar[str] = "Environment IPA-GNN"
+    rows: ClassVar[RowKind | None] = "graph"
+    records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "beliefs", "likelihood"})
+    learns_from: ClassVar[tuple[str, ...]] = ("likelihood",)
+    can_tabulate: ClassVar[bool] = True
+    reliable_lines: ClassVar[int | None] = None
+    reliable_depth: ClassVar[int | None] = None
+    config: Config
+
+    def build(self, generator: torch.Generator) -> None:
+        """See `ProgramModel.build`."""
+        config = self.config
+        self.values = Classes(config.grammar.modulus, config.hidden, config.width, generator)
+        self.mask_weights = nn.Parameter(torch.zeros(len(masked_choices(config.grammar))))
+
+    @classmethod
+    def weight_shape(cls, config: ModelConfig) -> tuple[str, tuple[int, ...]]:
+        """See `ProgramModel.weight_shape`."""
+        assert isinstance(config, cls.Config)
+        return "values.read", (config.width, config.hidden)
+
+    def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
+        """See `ProgramModel.forward`.
+
+        `likelihood` is P(target). Where nothing else is asked for, as in training, only the target is followed, and
+        there are no predictions.
+        """
+        self.values.begin(batch)
+        fillings = self._fillings(batch)
+        if len(fillings) == 1:
+            return self._output(self._run(batch, record), record)
+        total: dict[str, Tensor] = {}
+        for filled, weight in fillings:
+            for name, found in self._run(filled, record).items():
+                total[name] = total[name] + weight * found if name in total else weight * found
+        return self._output(total, record)
+
+    def loss(self, output: Output, batch: Batch) -> Tensor:
+        """-log P(target). [program]"""
+        if "likelihood" in output.recorded:
+            return -output["likelihood"].clamp_min(LEAST_LIKELIHOOD).log()
+        return -output.logits.gather(1, batch.target[:, None]).squeeze(1)
+
+    def correct(self, output: Output, batch: Batch) -> Tensor:
+        """Whether the target is the likeliest value; where only the target was followed, whether P(target) > 1/2."""
+        if "likelihood" in output.recorded:
+            return output["likelihood"].detach() > 0.5
+        return super().correct(output, batch)
+
+    @torch.no_grad()
+    def tabulate(self, statements: StatementArray | None = None) -> ValueTables:
+        """What the model has learned of every literal, and of every statement on every value.
+
+        Args:
+            statements: Operation ids and operands of the statements; None for all statements of the grammar.
+        """
+        grammar, values, device = self.config.grammar, self.values, self.mask_weights.device
+        asked = grammar_statements(grammar) if statements is None else statements
+        outcomes = np.empty((len(asked), grammar.modulus), np.int32)
+        probabilities = np.empty(outcomes.shape, np.float32)
+        known = values.view(values.known(torch.arange(grammar.modulus, device=device)))
+        for row, statement in enumerate(asked.tolist()):
+            operation, operand = (torch.full((grammar.modulus,), x, device=device) for x in statement)
+            operation -= OPERATION
+            if WRITES[statement[0] - OPERATION]:
+                outcome, probability = values.likeliest(values.statement(operation, operand, known))
+            else:
+                probability, decided = values.condition(operation, operand, known).softmax(dim=1).max(dim=1)
+                outcome = decided == 0
+            outcomes[row], probabilities[row] = outcome.numpy(force=True), probability.numpy(force=True)
+        literals, literal_probabilities = values.likeliest(values.literal(torch.arange(MAX_NUMBER + 1, device=device)))
+        return ValueTables(
+            grammar,
+            literals.to(torch.int32).numpy(force=True),
+            literal_probabilities.float().numpy(force=True),
+            asked,
+            outcomes,
+            probabilities,
+            masked_choices(grammar),
+            self.mask_weights.double().softmax(dim=0).numpy(force=True),
+        )
+
+    def _output(self, found: dict[str, Tensor], record: frozenset[str]) -> Output:
+        predictions = {}
+        if "probability" in found:
+            predictions["value"] = found["probability"].clamp_min(LEAST_LIKELIHOOD).log()
+        axes = {"likelihood": ("program",), "beliefs": ("step+1", "node", "variable", *self.values.axes)}
+        told = {name: Recorded(found[name], axes[name]) for name in axes if name in record}
+        return Output(predictions, told | recorded(found, record - axes.keys()))
+
+    def _fillings(self, batch: Batch) -> list[tuple[Batch, Tensor]]:
+        """The batch with each filling of its masked lines, and the weight of each; the batch if there are none."""
+        masked = batch.node_tokens[:, 1] == MASK
+        of_program = torch.zeros_like(batch.node_offsets[1:]).index_add(0, batch.node_program, masked.to(torch.int32))
+        most = int(of_program.max()) if len(batch) else 0
+        if most > MOST_MASKS:
+            raise ValueError(
+                f"A program has {most} masked lines; this execution takes at most {MOST_MASKS}, as it runs a program "
+                "for each filling of them. Leave fewer lines masked."
+            )
+        weights = self.mask_weights.softmax(dim=0)
+        if not most:
+            return [(batch, weights.new_ones(()))]
+        number = masked.cumsum(0) - 1  # of each masked line, counted within its program
+        before = torch.cat([of_program.new_zeros(1), of_program.cumsum(0)])[batch.node_program.long()]
+        place = torch.where(masked, number - before, -1)
+        choices = torch.from_numpy(masked_choices(self.config.grammar).astype(np.int32)).to(masked.device)
+        fillings = []
+        for chosen in product(range(len(choices)), repeat=most):
+            tokens, weight = batch.node_tokens.clone(), weights.new_ones(())
+            for i, choice in enumerate(chosen):  # a program with fewer masked lines is the same for all other choices
+                tokens[place == i, 1:] = torch.stack(
+                    [choices[choice, 0], choices.new_tensor(VARIABLE), choices[choice, 1] + NUMBER]
+                )
+                weight = weight * weights[choice]
+            rows = batch.rows and replace(batch.rows, tokens=tokens[batch.rows.node.long()])
+            fillings.append((replace(batch, node_tokens=tokens, rows=rows), weight))
+        return fillings
+
+    def _run(self, batch: Batch, record: frozenset[str]) -> dict[str, Tensor]:
+        """What is predicted and recorded for complete programs."""
+        if self.config.execution == "dense" or "beliefs" in record:
+            return self._run_dense(batch, record)
+        rows = rows_of(batch, "graph")
+        target = batch.target if record == {"likelihood"} else None
+        executed = run_environment(self.values, plan_environment(rows), len(batch), target)
+        nothing = executed.mass[:, None][:, :0]
+        packed = Packed(executed.score, None, executed.mass, executed.shares, nothing, nothing)
+        found = unpack(packed, rows, batch, record, normalise=True)
+        if target is not None:
+            return found | {"likelihood": executed.score.squeeze(1)}
+        return found | self._scored(executed.score, batch, record)
+
+    def _run_dense(self, batch: Batch, record: frozenset[str]) -> dict[str, Tensor]:
+        """The equations over all nodes, step by step; a program whose steps are over stands still.
+
+        An exit is its own successor, so it keeps what it has by the same equations.
+        """
+        values, nodes = self.values, torch.arange(len(batch.true), device=batch.true.device)
+        is_exit, decides = batch.node_line < 0, batch.true != batch.false
+        _, operation, variable, operand = batch.node_tokens.long().unbind(1)
+        operation, variable = (torch.where(is_exit, 0, x) for x in (operation - OPERATION, variable - VARIABLE))
+        operand = operand - NUMBER
+        writes = torch.from_numpy(WRITES).to(nodes.device)[operation] & ~is_exit
+        scored = (writes & (variable == 0))[:, None]
+        assigns = operation == ASSIGN - OPERATION
+        literal, arithmetic, branching = nodes[writes & assigns], nodes[writes & ~assigns], nodes[decides]
+        edges = Edges.forwards(batch)
+        source, target, kind = edges.source.long(), edges.target.long(), edges.kind.long()
+
+        literals = values.literal(operand[literal])
+        variables = 1 + max(variable.tolist(), default=0)
+        known = values.known(torch.zeros_like(nodes))
+        h = torch.stack([known] * variables, dim=1)  # [node, variable, *belief]
+        p = torch.zeros_like(values.probabilities(known)[:, 0]).index_fill(0, batch.starts.long(), 1.0)  # [node]
+        joint = p[:, None] * values.probabilities(known)  # p, and v0 has this value. [node, class]
+        pointer, branch, beliefs = [p], [], [h]
+        for t in range(max(batch.steps.tolist(), default=0)):
+            view = values.view(h[nodes, variable])
+            written = values.statement(operation[arithmetic], operand[arithmetic], view[arithmetic])
+            a = h.index_put((literal, variable[literal]), literals)
+            a = a.index_put((arithmetic, variable[arithmetic]), written)  # equation 3
+            logits = values.condition(operation[branching], operand[branching], view[branching])
+            logits = torch.zeros_like(joint[:, :2]).index_copy(0, branching, logits)
+            b = branch_decisions(logits, two_edges(decides), hard=False)  # equation 4
+            share = b[source, kind]
+            weight = p[source] * share
+            arrived = torch.zeros_like(p).index_add(0, target, weight)  # equation 6
+            total = torch.zeros_like(h).index_add(0, target, weight.view(-1, *[1] * (h.ndim - 1)) * a[source])
+            mixed = divide(total.flatten(1), arrived, SMALLEST_MASS).view_as(h)  # equation 5
+            after = torch.where(scored, p[:, None] * values.probabilities(a[:, 0]), joint)
+            joined = torch.zeros_like(joint).index_add(0, target, share[:, None] * after[source])
+            running = (t < batch.steps)[batch.node_program.long()]
+            h = torch.where(running.view(-1, *[1] * (h.ndim - 1)), mixed, h)
+            p, joint = torch.where(running, arrived, p), torch.where(running[:, None], joined, joint)
+            pointer.append(p)
+            branch.append(torch.where(running & decides, b[:, 0], torch.nan))
+            if "beliefs" in record:
+                beliefs.append(h)
+        found = {"pointer": torch.stack(pointer), "beliefs": torch.stack(beliefs)}
+        found["branch"] = torch.stack(branch) if branch else p.new_zeros(0, len(p))
+        return found | self._scored(joint[batch.exits.long()], batch, record)
+
+    def _scored(self, score: Tensor, batch: Batch, record: frozenset[str]) -> dict[str, Tensor]:
+        """P of all values, and P(target) if it is asked for."""
+        if "likelihood" not in record:
+            return {"probability": score}
+        return {"probability": score, "likelihood": score.gather(1, batch.target[:, None]).squeeze(1)}

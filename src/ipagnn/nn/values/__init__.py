@@ -1,0 +1,1 @@
+"""How a model represents the values of variables."""

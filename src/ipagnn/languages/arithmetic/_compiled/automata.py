@@ -1,0 +1,75 @@
+"""Compiled running of programs over automata of their statements; `automata_run.py` is its plain interface."""
+
+import numpy as np
+from numba import njit
+
+from ipagnn.languages.arithmetic import vocabulary as v
+from ipagnn.languages.arithmetic._compiled.graph import control_flow
+
+_NUMBER, _OPERATION, _VARIABLE = v.NUMBER, v.OPERATION, v.VARIABLE
+
+
+@njit(cache=True, nogil=True)
+def run_all(  # type: ignore[no-untyped-def]
+    line_offsets,
+    line_tokens,
+    first,
+    decides,
+    gives,
+    goes,
+    stops,
+    max_steps,
+    graph,
+    graph_scratch,
+    digits,
+    values,
+    steps,
+):
+    """Run programs, digit by digit.
+
+    Args:
+        line_offsets, line_tokens: The programs; `line_offsets[0]` need not be 0.
+        first: The start state of each statement's automaton, by operation and operand.
+        decides: By operation, whether it is a condition.
+        gives, goes, stops: The automata, their states numbered through. [state, digit]
+        max_steps: Statements after which a program is given up.
+        graph: int32 scratch [3, line + 1], by the longest program.
+        graph_scratch: As in `control_flow`.
+        digits: int64 scratch [variable, place]. Its second axis says how many digits variables have.
+        values: int64 out: v0 at the end; -1 of a program that was given up. [program]
+        steps: int64 out: statements executed. [program]
+    """
+    node_lines, true, false = graph[0], graph[1], graph[2]
+    places = digits.shape[1]
+    for i in range(len(values)):
+        tokens = line_tokens[line_offsets[i] : line_offsets[i + 1]]
+        exit_node = control_flow(tokens, node_lines, true, false, graph_scratch) - 1
+        digits[:] = 0
+        node, step = 0, np.int64(0)
+        while node != exit_node and step < max_steps:
+            step += 1
+            line = node_lines[node]
+            operation = tokens[line, 1] - _OPERATION
+            variable = tokens[line, 2] - _VARIABLE
+            state = first[operation, tokens[line, 3] - _NUMBER]
+            if decides[operation]:
+                place = 0
+                digit = digits[variable, 0]
+                while not stops[state, digit] and place < places - 1:
+                    state = goes[state, digit]
+                    place += 1
+                    digit = digits[variable, place]
+                node = true[node] if gives[state, digit] else false[node]
+                continue
+            for place in range(places):
+                digit = digits[variable, place]
+                digits[variable, place] = gives[state, digit]
+                state = goes[state, digit]
+            node = true[node]
+        steps[i] = step
+        value = np.int64(-1)
+        if node == exit_node:
+            value = np.int64(0)
+            for place in range(places - 1, -1, -1):
+                value = value * 10 + digits[0, place]
+        values[i] = value

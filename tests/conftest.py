@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -20,10 +21,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ipagnn.cli.main import main
-from ipagnn.data import build_test_set
+from ipagnn.data import Batch, build_test_set
 from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler, format_program
 from ipagnn.languages.arithmetic.cfg import steps
-from ipagnn.models import ProgramModel, build_model, save_model
+from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
+from ipagnn.languages.arithmetic.vocabulary import OPERATION
+from ipagnn.models import Output, ProgramModel, build_model, save_model
 from ipagnn.ops.pointer.cpu import parts as packed_parts
 from ipagnn.ops.pointer.cpu.torch_pass import PackedPass
 
@@ -85,6 +88,50 @@ def _sources(draw: st.DrawFn) -> str:
 def sources() -> st.SearchStrategy[str]:
     """Programs as text: any shape the language has, with loops that end, loops that do not, and dead code."""
     return _sources()
+
+
+class Lookup(ProgramModel):
+    """A model that is nothing but tables: the truth, but for some wrong facts, of which it is 60% sure.
+
+    Attributes:
+        wrong: Operation, operand, value and what the model makes of it.
+        asked: How often it was tabulated.
+    """
+
+    name: ClassVar[str] = "lookup"
+    can_tabulate: ClassVar[bool] = True
+    reliable_lines: ClassVar[int | None] = None
+    reliable_depth: ClassVar[int | None] = None
+    wrong: tuple[tuple[int, int, int, int], ...] = ()
+    asked = 0
+
+    def build(self, generator: torch.Generator) -> None:
+        self.nothing = torch.nn.Parameter(torch.zeros(1))
+
+    def tabulate(self, statements: StatementArray | None = None) -> ValueTables:
+        self.asked += 1
+        tables = ValueTables.exact(self.config.grammar, statements)
+        outcomes, probabilities = tables.outcomes.copy(), tables.probabilities.copy()
+        for operation, operand, value, outcome in self.wrong:
+            row = tables.rows[operation - OPERATION, operand]
+            if row >= 0:
+                outcomes[row, value], probabilities[row, value] = outcome, 0.6
+        return replace(tables, outcomes=outcomes, probabilities=probabilities)
+
+    def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
+        raise NotImplementedError
+
+
+@pytest.fixture(scope="session")
+def lookup() -> Callable[..., Lookup]:
+    """`lookup((MULTIPLY, 7, 413, 890), grammar=…)`: a model of tables with these wrong facts."""
+
+    def make(*wrong: tuple[int, int, int, int], **options: Any) -> Lookup:
+        model = Lookup(**options)
+        model.wrong = wrong
+        return model
+
+    return make
 
 
 class Result(NamedTuple):

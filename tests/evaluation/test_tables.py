@@ -1,57 +1,26 @@
 """Evaluating a model that runs over its tables: right answers, wrong facts, and programs that never end."""
 
-from dataclasses import replace
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from ipagnn.data import Batch, build_test_set
+from ipagnn.data import build_test_set
 from ipagnn.evaluation import evaluate, summarise
 from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler, execute, parse
 from ipagnn.languages.arithmetic.holes import ceiling
-from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
-from ipagnn.languages.arithmetic.vocabulary import MULTIPLY, OPERATION, OPERATION_ID, WHILE_GREATER
-from ipagnn.models import Output, ProgramModel, build_model
+from ipagnn.languages.arithmetic.vocabulary import MULTIPLY, OPERATION_ID, WHILE_GREATER
+from ipagnn.models import ProgramModel, build_model
 from ipagnn.models.tabulated import TabulatedModel
 
-
-class Lookup(ProgramModel):
-    """A model that is nothing but tables: the truth, with wrong facts where `plant` says so."""
-
-    name: ClassVar[str] = "lookup"
-    can_tabulate: ClassVar[bool] = True
-    wrong: tuple[tuple[int, int, int, int], ...] = ()  # operation, operand, value, outcome
-    asked = 0
-
-    def build(self, generator: torch.Generator) -> None:
-        self.nothing = torch.nn.Parameter(torch.zeros(1))
-
-    def tabulate(self, statements: StatementArray | None = None) -> ValueTables:
-        self.asked += 1
-        tables = ValueTables.exact(self.config.grammar, statements)
-        outcomes, probabilities = tables.outcomes.copy(), tables.probabilities.copy()
-        for operation, operand, value, outcome in self.wrong:
-            row = tables.rows[operation - OPERATION, operand]
-            if row >= 0:
-                outcomes[row, value], probabilities[row, value] = outcome, 0.6
-        return replace(tables, outcomes=outcomes, probabilities=probabilities)
-
-    def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
-        return Output({"value": torch.zeros(len(batch), 1000)})
-
-
-def plant(*wrong: tuple[int, int, int, int]) -> Lookup:
-    model = Lookup()
-    model.wrong = wrong
-    return model
+Make = Callable[..., ProgramModel]
 
 
 @pytest.mark.parametrize("task", ["full", "partial"])
-def test_with_true_facts_every_answer_is_the_best_possible(task: str) -> None:
+def test_with_true_facts_every_answer_is_the_best_possible(lookup: Make, task: str) -> None:
     table = build_test_set(task, 20)  # type: ignore[arg-type]
-    evaluation = evaluate(Lookup(), table)
+    evaluation = evaluate(lookup(), table)
     assert not evaluation.bounded
     if task == "full":
         assert evaluation.correct.all()
@@ -72,10 +41,10 @@ def test_with_true_facts_every_answer_is_the_best_possible(task: str) -> None:
     assert ("by_loops" in summary) == (task == "full")
 
 
-def test_a_wrong_fact_shows_in_answer_rank_and_confidence() -> None:
+def test_a_wrong_fact_shows_in_answer_rank_and_confidence(lookup: Make) -> None:
     programs = [parse("v0 = 413\nv0 *= 7"), parse("v0 = 412\nv0 *= 7")]
     table = ProgramTable.from_programs(programs, [891, 884])
-    evaluation = evaluate(plant((MULTIPLY, 7, 413, 890)), table)
+    evaluation = evaluate(lookup((MULTIPLY, 7, 413, 890)), table)
     assert evaluation.prediction.tolist() == [890, 884]
     assert evaluation.correct.tolist() == [False, True]
     assert evaluation.rank.tolist() == [1000, 0]
@@ -83,16 +52,16 @@ def test_a_wrong_fact_shows_in_answer_rank_and_confidence() -> None:
     assert evaluation.margin[0] < evaluation.margin[1]
 
 
-def test_a_program_that_the_model_does_not_end_counts_as_wrong() -> None:
+def test_a_program_that_the_model_does_not_end_counts_as_wrong(lookup: Make) -> None:
     table = ProgramTable.from_programs([parse("v0 = 3\nv1 = 2\nwhile v1 > 0:\n  v1 -= 1\n  v0 += 1")], [5])
-    evaluation = evaluate(plant((OPERATION_ID["-="], 1, 1, 1)), table)
+    evaluation = evaluate(lookup((OPERATION_ID["-="], 1, 1, 1)), table)
     assert (evaluation.prediction[0], evaluation.correct[0], evaluation.confidence[0]) == (-1, False, 0)
-    early = evaluate(plant((WHILE_GREATER, 0, 1, 0)), table)
+    early = evaluate(lookup((WHILE_GREATER, 0, 1, 0)), table)
     assert (early.prediction[0], early.steps[0], early.trace_length[0]) == (4, 6, 9)
 
 
-def test_statements_outside_the_grammar_are_tabulated_when_met() -> None:
-    model = Lookup()
+def test_statements_outside_the_grammar_are_tabulated_when_met(lookup: Make) -> None:
+    model: Any = lookup()
     tabulated = TabulatedModel(model)
     usual = Sampler("full", Lengths.exact(20), seed=1).table(0, 50)
     assert np.array_equal(tabulated.run(usual).value, usual.target)
@@ -112,6 +81,6 @@ def test_a_model_without_values_has_no_tables() -> None:
     assert evaluate(build_model("ipa-gnn", hidden=4), table).bounded
 
 
-def test_longer_programs_than_steps_can_be_counted_for() -> None:
+def test_longer_programs_than_steps_can_be_counted_for(lookup: Make) -> None:
     table = Sampler("full", Lengths.exact(1000), seed=2).table(0, 3)
-    assert evaluate(Lookup(), table).correct.all()
+    assert evaluate(lookup(), table).correct.all()

@@ -1,7 +1,7 @@
 """Which model answers: by name, file or run folder, or the one in the package that fits the program."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
@@ -10,6 +10,7 @@ from ipagnn.data import StepBudget
 from ipagnn.languages.arithmetic import Grammar, Program, Task, parse
 from ipagnn.models import ModelConfig, ProgramModel, available_models, load_model
 from ipagnn.models.files import model_path
+from ipagnn.models.tabulated import TabulatedModel
 
 EXACT_NODE_STEPS: Final = 2_000
 """Programs of more nodes times steps are executed pruned, where the model can."""
@@ -31,10 +32,12 @@ class LoadedModel:
     Attributes:
         name: How it was asked for.
         model: The model, ready for inference.
+        bounded: Whether a number of steps was asked for.
     """
 
     name: str
     model: ProgramModel = field(repr=False)
+    bounded: bool = False
 
     @property
     def task(self) -> str | None:
@@ -61,14 +64,29 @@ class LoadedModel:
 
     @property
     def takes_steps(self) -> bool:
-        """Whether the step budget decides what it computes; a model of sequences reads each statement once."""
-        return self.model.rows not in ("lines", "trace")
+        """Whether the step budget decides what it computes.
+
+        A model of sequences reads each statement once, and one that runs over its tables goes on to the end.
+        """
+        return self.model.rows not in ("lines", "trace") and not self.runs_on_tables
+
+    @property
+    def runs_on_tables(self) -> bool:
+        """Whether it runs over its tables, without a bound on steps: if it can, and no steps were asked for."""
+        return self.model.can_tabulate and not self.bounded
+
+    @cached_property
+    def tabulated(self) -> TabulatedModel:
+        """The model as tables, made when first asked for."""
+        return TabulatedModel(self.model)
 
     def with_budget(self, budget: StepBudget | None) -> "LoadedModel":
-        """The same with another step budget; None leaves it as it is."""
-        if budget is None or budget == self.config.budget:
+        """The same with this step budget; None leaves it as it is."""
+        if budget is None:
             return self
-        return LoadedModel(self.name, self.model.with_config(budget=budget).eval())
+        if budget == self.config.budget:
+            return replace(self, bounded=True)
+        return LoadedModel(self.name, self.model.with_config(budget=budget).eval(), bounded=True)
 
     def check(self, program: Program) -> None:
         """Refuse a program of a task that the model cannot do, or was not trained for."""

@@ -11,7 +11,10 @@ import torch
 
 from ipagnn.data import Batch, collate
 from ipagnn.inference.loaded import EXACT_NODE_STEPS, LoadedModel
-from ipagnn.languages.arithmetic import Program
+from ipagnn.languages.arithmetic import Program, ProgramTable
+from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
+from ipagnn.languages.arithmetic.table_run import ENDLESS, ENDS, TableRun
+from ipagnn.languages.arithmetic.text import format_line
 from ipagnn.models import Output, ProgramModel
 
 BATCH_NODE_STEPS: Final = 20_000
@@ -25,9 +28,7 @@ FEW_NODE_STEPS: Final = 500_000
 Their matrix products are so small that threads wait for each other longer than they work, and much longer where other
 processes want the cores as well.
 """
-
-TOLD_APART: Final = frozenset({"pointer", "branch", "dropped", "states", "trace_loss", "beliefs", "likelihood"})
-"""Recorded quantities that have a field of their own, or are too large to keep; all others are kept by name."""
+_FEWER_STEPS: Final = 10  # programs with several masked lines run so often that each run may take fewer steps by this
 
 Floats = npt.NDArray[np.float32]
 
@@ -37,14 +38,14 @@ class Run:
     """What a model computed on one program.
 
     Attributes:
-        steps: How many steps it was given.
+        steps: How many steps it was given, or took if it was not bounded.
         probabilities: Of every result. float64 [class]
         embedding: What the output layer read; `probabilities` for a model without such a layer. float32 [width]
         dropped: Pointer mass that was not followed.
         exit_mass: Pointer mass at the exit in the end; None for a model without a pointer.
         pointer: p_{t,n}; None for a model without one. [step + 1, node]
         branch: Probability of the true branch; None for a model that records none. [step, node]
-        recorded: Other quantities that the model records for lines or nodes, by name: the axis, and an entry for each.
+        warnings: What went wrong on the way, each as a sentence.
     """
 
     steps: int
@@ -54,11 +55,11 @@ class Run:
     exit_mass: float | None
     pointer: Floats | None = field(repr=False)
     branch: Floats | None = field(repr=False)
-    recorded: dict[str, tuple[str, Floats]] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
 
 
 def run_programs(programs: Sequence[Program], chosen: LoadedModel) -> list[Run]:
-    """Run the model on all programs; those that are long are pruned.
+    """Run the model on all programs: over its tables if it can, otherwise in batches, and those that are long pruned.
 
     A program's result does not depend on the others, but for the rounding of float32.
 
@@ -67,6 +68,8 @@ def run_programs(programs: Sequence[Program], chosen: LoadedModel) -> list[Run]:
     """
     for program in programs:
         chosen.check(program)
+    if chosen.runs_on_tables:
+        return run_on_tables(programs, chosen)
     results: list[Run | None] = [None] * len(programs)
     for which, model, node_steps in _batches(programs, chosen):
         some = [programs[i] for i in which]
@@ -78,6 +81,45 @@ def run_programs(programs: Sequence[Program], chosen: LoadedModel) -> list[Run]:
         for i, run in zip(which, _split(batch, output, read, chosen.takes_steps), strict=True):
             results[i] = run
     return [run for run in results if run is not None]
+
+
+def run_on_tables(programs: Sequence[Program], chosen: LoadedModel) -> list[Run]:
+    """Run the model over its tables, with a hard pointer and without a bound on steps.
+
+    All of the pointer reaches the exit, or none if the program never ends; of a masked program, that of the fillings
+    which end.
+    """
+    most = max((len(program.masked_lines) for program in programs), default=0)
+    found = chosen.tabulated.run(
+        ProgramTable.from_programs(programs), max_steps=MAX_STEPS if most < 2 else MAX_STEPS // _FEWER_STEPS
+    )
+    probabilities = found.probabilities
+    return [
+        Run(
+            steps=max(int(found.trace_length[i]), 0),
+            probabilities=probabilities[i],
+            embedding=probabilities[i].astype(np.float32),
+            dropped=0.0,
+            exit_mass=float(min(found.results[i].sum(), 1.0)),
+            pointer=None,
+            branch=None,
+            warnings=tuple(_warnings(program, chosen, found, i)),
+        )
+        for i, program in enumerate(programs)
+    ]
+
+
+def _warnings(program: Program, chosen: LoadedModel, found: TableRun, i: int) -> Iterator[str]:
+    """What is to be said about the run of program `i`."""
+    if found.status[i] != ENDS:
+        line = int(found.stopped[i])
+        text = format_line(program.lines[line], chosen.grammar.condition_modulus)
+        share = 1 - float(found.results[i].sum())
+        who = f"With fillings of {share:.1%} of the weight, the" if program.is_partial else "The"
+        what = "never ends" if found.status[i] == ENDLESS else "goes on for longer than was followed"
+        yield f"{who} program {what} by what {chosen.name} has learned, here at `{text}` in line {line + 1}."
+    if found.error[i] > 0:
+        yield f"Fillings of the masked lines are a sample; the standard error of the answer is {found.error[i]:.1%}."
 
 
 def _outline(programs: Sequence[Program], chosen: LoadedModel) -> Batch:
@@ -136,7 +178,7 @@ def _call(model: ProgramModel, batch: Batch) -> tuple[Output, torch.Tensor | Non
     hook = layer and layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
     try:
         with torch.inference_mode():
-            wanted = {"pointer", "branch", "dropped"} & model.records | (model.records - TOLD_APART)
+            wanted = {"pointer", "branch", "dropped"} & model.records
             output = model(batch.to(next(model.parameters()).device), record=wanted)
     finally:
         if hook:
@@ -150,7 +192,6 @@ def _split(batch: Batch, output: Output, read: torch.Tensor | None, takes_steps:
     embeddings = (output.logits.softmax(dim=1) if read is None else read).float().cpu().numpy()
     told = {name: found.data.float().cpu().numpy() for name, found in output.recorded.items()}
     bounds = batch.node_offsets.tolist()
-    of_axis = {"node": bounds, "line": batch.line_offsets.tolist()}
     for i, steps in enumerate(batch.steps.tolist()):
         nodes = slice(bounds[i], bounds[i + 1])
         last = steps if takes_steps else None
@@ -163,9 +204,4 @@ def _split(batch: Batch, output: Output, read: torch.Tensor | None, takes_steps:
             exit_mass=None if pointer is None else float(pointer[-1, -1]),
             pointer=pointer,
             branch=told["branch"][:last, nodes] if "branch" in told else None,
-            recorded={
-                name: (axis, told[name][of_axis[axis][i] : of_axis[axis][i + 1]])
-                for name, axis in ((name, *output.recorded[name].axes[:1]) for name in sorted(told.keys() - TOLD_APART))
-                if axis in of_axis and told[name].ndim == 1
-            },
         )

@@ -44,6 +44,7 @@ def warnings_of(
             f"The program has {len(program):,} lines; models of the kind {model.name} are known to fail more often "
             f"above {model.reliable_lines}."
         )
+    told += run.warnings
     if run.exit_mass is not None and run.exit_mass < ARRIVED:
         told.append(f"Only {run.exit_mass:.1%} of the pointer reached the exit; the answer rests on that part alone.")
     if run.dropped > FOLLOWED:

@@ -2,13 +2,14 @@
 
 from typing import Final
 
+from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.table_run import SAMPLES, TableRun, run_tables
 from ipagnn.languages.arithmetic.tables import ValueTables, program_statements
 from ipagnn.models.base import ProgramModel
 
-MAX_STEPS: Final = 1_000_000
-"""Steps after which a program is given up; a loop whose result is remembered counts as one."""
+MAX_KEPT: Final = 4_000
+"""Statements that are kept tabulated; tables for programs with more are made for these programs alone."""
 
 
 class TabulatedModel:
@@ -31,10 +32,13 @@ class TabulatedModel:
 
     def tables_for(self, programs: ProgramTable) -> ValueTables:
         """The tables with all statements of these programs."""
-        missing = self.tables.missing(program_statements(programs))
+        tables = self.tables
+        missing = tables.missing(program_statements(programs))
         if len(missing):
-            self.tables = self.tables.joined(self.model.tabulate(missing))
-        return self.tables
+            tables = tables.joined(self.model.tabulate(missing))
+            if len(tables.statements) <= MAX_KEPT:
+                self.tables = tables
+        return tables
 
     def run(
         self, programs: ProgramTable, *, max_steps: int = MAX_STEPS, samples: int = SAMPLES, threads: int = 1

@@ -157,6 +157,8 @@ def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> tupl
     program = parse(asked.source, model.grammar.condition_modulus)
     if len(program) > limits.lines:
         raise ValueError(f"The program has {len(program):,} lines; this server runs up to {limits.lines:,}.")
+    if model.runs_on_tables:
+        return model, program
     steps = int(collate([program], None, model.config.budget).steps[0])
     if steps > limits.steps:
         raise ValueError(

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ipagnn.data import StepBudget
 from ipagnn.evaluation.pointer import DISCRETE
+from ipagnn.inference.beliefs import Beliefs, recorded_beliefs, walk
 from ipagnn.inference.loaded import LoadedModel, ModelLike, choose_models
 from ipagnn.inference.predict import TOP, Prediction, prediction_of
 from ipagnn.inference.run import Run, run_programs
@@ -78,11 +79,13 @@ class Explanation:
         path: The nodes on the path of likelier branches, the exit left out.
         path_ends: Whether it leads to the exit within the steps given.
         soft: Decisions that were not discrete, in the order of steps.
-        visits: Expected number of times the pointer was at each node but the exit, over all steps. [node - 1]
+        visits: Expected number of times the pointer was at each node but the exit, over all steps; None for a model
+            that runs over its tables for longer than is kept. [node - 1]
         trace: The true trace as far as `pointer` goes (`SHOWN_STEPS` without one); None for a masked program.
         executed: Number of times the true trace is at each node but the exit, counted over `COUNTED_STEPS` statements;
             None for a program that is masked or does not end. [node - 1]
-        recorded: What else the model recorded for lines or nodes, by name: the axis, and an entry for each.
+        beliefs: The value of each variable after each step; None for a model that holds none, or where the program is
+            too long to record them.
     """
 
     prediction: Prediction
@@ -95,7 +98,7 @@ class Explanation:
     visits: npt.NDArray[np.float64] | None = field(repr=False)
     trace: list[Step] | None = field(repr=False)
     executed: npt.NDArray[np.int64] | None = field(repr=False)
-    recorded: dict[str, tuple[str, Floats]] = field(default_factory=dict, repr=False)
+    beliefs: Beliefs | None = field(default=None, repr=False)
 
     @property
     def exit_mass(self) -> float | None:
@@ -127,10 +130,7 @@ class Explanation:
             "trace": None if self.trace is None else [step._asdict() for step in self.trace],
             "executed": None if self.executed is None else self.executed.tolist(),
             "shortcuts": _dicts(self.shortcuts),
-            "recorded": {
-                name: {"axis": axis, "data": data.astype(np.float64).round(6).tolist()}
-                for name, (axis, data) in self.recorded.items()
-            },
+            "beliefs": None if self.beliefs is None else self.beliefs.to_dict(),
         }
 
     def _met(self, branch: Floats) -> Floats:
@@ -216,11 +216,16 @@ def _explanation(program: Program, chosen: LoadedModel, run: Run, max_steps: int
     grammar = chosen.grammar
     told: dict[str, Any] = dict.fromkeys(("pointer", "branch", "path", "path_ends", "soft", "visits"))
     shown = SHOWN_STEPS
-    pointer, branch = run.pointer, run.branch
+    pointer, branch, ended, beliefs = run.pointer, run.branch, True, None
+    if chosen.runs_on_tables:
+        pointer, branch, ended, beliefs = walk(program, graph, chosen, SHOWN_STEPS)
     if pointer is not None:
         absorbed = pointer[:, -1] >= ABSORBED
         shown = min(int(absorbed.argmax()) if absorbed.any() else len(pointer) - 1, SHOWN_STEPS)
-        told |= {"pointer": pointer[: shown + 1], "visits": pointer[:-1, :-1].astype(np.float64).sum(axis=0)}
+        told["pointer"] = pointer[: shown + 1]
+        if ended:
+            told["visits"] = pointer[:-1, :-1].astype(np.float64).sum(axis=0)
+        beliefs = beliefs or recorded_beliefs(program, graph, chosen, shown)
     # A model may follow the true trace instead of deciding itself.
     if pointer is not None and branch is not None and (not np.isnan(branch).all() or (graph.true == graph.false).all()):
         path, ends = _likely_path(graph, branch)
@@ -229,9 +234,8 @@ def _explanation(program: Program, chosen: LoadedModel, run: Run, max_steps: int
     steps = None
     if not program.is_partial:
         steps = list(trace(program, shown, grammar.modulus, grammar.condition_modulus))
-    return Explanation(
-        prediction, graph, **told, trace=steps, executed=_executed(prediction, graph), recorded=run.recorded
-    )
+    executed = _executed(prediction, graph)
+    return Explanation(prediction, graph, **told, trace=steps, executed=executed, beliefs=beliefs)
 
 
 def _likely_path(graph: ControlFlowGraph, branch: Floats) -> tuple[list[int], bool]:

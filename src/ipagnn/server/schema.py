@@ -92,6 +92,18 @@ class ShortcutAnswer(BaseModel):
     executed: Index
 
 
+class BeliefsAnswer(BaseModel):
+    """The values of the variables before the first step and after each: what the model believes, and what is true."""
+
+    variables: list[Index] = Field(description="The variables that the program mentions: k of vk.")
+    lines: list[int] = Field(description="Where control is after each step; -1 at the exit.")
+    values: list[list[Index]] = Field(description="By step, the likeliest value of each variable.")
+    probabilities: list[list[Probability]] = Field(description="The probability of each.")
+    true_lines: list[int] | None = Field(description="Where control is on the true trace; null if a line is masked.")
+    true_values: list[list[Index]] | None = Field(description="The true values; null if a line is masked.")
+    parts: Index | None = Field(description="The first step after which something is not as it truly is; or null.")
+
+
 class ExplanationAnswer(PredictionAnswer):
     """What a model did on a program. Nodes are those of the control flow graph, the exit last."""
 
@@ -111,6 +123,7 @@ class ExplanationAnswer(PredictionAnswer):
     trace: list[TraceStep] | None = Field(description="The true trace as far as `pointer` goes; null if masked.")
     executed: list[Index] | None = Field(description="How often the true trace is at each node but the exit.")
     shortcuts: list[ShortcutAnswer] | None
+    beliefs: BeliefsAnswer | None = Field(description="Values of variables by step; null for a model that holds none.")
 
 
 class SampleAnswer(BaseModel):

@@ -103,7 +103,18 @@ def trace(
     Raises:
         MaskedProgramError: A line is masked.
     """
-    return islice(_walk(_compile(program, modulus, condition_modulus)), limit)
+    return islice(_walk(_compile(program, modulus, condition_modulus), [0] * v.VARIABLES), limit)
+
+
+def trace_values(
+    program: Program, limit: int | None = 10_000, modulus: int = 1000, condition_modulus: int = 10
+) -> Iterator[tuple[int, ...]]:
+    """The values of all variables, modulo the modulus, after each executed statement; see `trace`."""
+    machine = _compile(program, modulus, condition_modulus)
+    common = lcm(modulus, condition_modulus)
+    machine.reduction = [None if reduction is None else common for reduction in machine.reduction]
+    state = [0] * v.VARIABLES
+    return (tuple([value % modulus for value in state]) for _ in islice(_walk(machine, state), limit))
 
 
 def execute(
@@ -217,8 +228,8 @@ def _compile(program: Program, modulus: int, condition_modulus: int) -> _Machine
     )
 
 
-def _walk(machine: _Machine) -> Iterator[Step]:
-    state = [0] * v.VARIABLES
+def _walk(machine: _Machine, state: list[int]) -> Iterator[Step]:
+    """The steps from a state on, which they change."""
     lines = machine.graph.nodes.tolist()
     node = 0
     while node != machine.graph.exit:

@@ -186,6 +186,23 @@ def walk_tables(tables: ValueTables, program: Program) -> Iterator[TableStep]:
         node = int(graph.false[node] if branch is False else graph.true[node])
 
 
+def fillings_of(
+    tables: ValueTables, program: Program, samples: int = SAMPLES, seed: int = 0
+) -> Iterator[tuple[Program, float]]:
+    """The program with each filling of its masked lines, and the weight of each; itself if no line is masked.
+
+    The fillings are those that `run_tables` runs.
+    """
+    masked = list(program.masked_lines)
+    rows, weights = _fillings(tables, len(masked), samples, seed)
+    for filling, weight in zip(rows, weights.tolist(), strict=True):
+        tokens = program.line_tokens.copy()
+        tokens[masked, 1] = tables.statements[filling, 0]
+        tokens[masked, 2] = VARIABLE
+        tokens[masked, 3] = NUMBER + tables.statements[filling, 1]
+        yield Program(tokens), weight
+
+
 def _line_rows(tables: ValueTables, programs: ProgramTable) -> npt.NDArray[np.int32]:
     """What to look up for each line: the number it assigns, or the row of its statement. int32 [line]"""
     missing = tables.missing(program_statements(programs))

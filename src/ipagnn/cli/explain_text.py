@@ -89,6 +89,7 @@ def print_explanation(console: Console, explanation: Explanation, count: int) ->
         _print_path(console, explanation)
         _print_soft(console, explanation)
     _print_shortcuts(console, explanation)
+    _print_recorded(console, explanation)
     if explanation.beliefs is not None:
         print_beliefs(console, explanation.beliefs, explanation.prediction.lines)
     print_prediction(console, explanation.prediction, count)
@@ -129,6 +130,26 @@ def _block(share: float) -> tuple[str, str]:
     level = 0 if share < 0.01 else min(int(share * 8) + 1, 8)
     colour = (round(a + (b - a) * share) for a, b in zip(_DARK, _LIGHT, strict=True))
     return BLOCKS[level], "rgb({},{},{}) not dim".format(*colour)
+
+
+def _print_recorded(console: Console, explanation: Explanation) -> None:
+    """A table of what else the model recorded, a column for each quantity and a row for each line."""
+    if not explanation.recorded:
+        return
+    table = Table(header_style="bold")
+    for title in ("line", "source", *explanation.recorded):
+        table.add_column(title, justify="left" if title == "source" else "right")
+    lines = [*explanation.prediction.lines, "exit"]
+    node_of = {line: node for node, line in enumerate([*explanation.graph.nodes.tolist(), len(lines) - 1])}
+    for i, line in enumerate(lines):
+        places = {"line": i if i < len(lines) - 1 else None, "node": node_of.get(i)}
+        cells = [
+            "" if (place := places[axis]) is None else f"{data[place]:.3f}"
+            for axis, data in explanation.recorded.values()
+        ]
+        if any(cells):
+            table.add_row("" if i == len(lines) - 1 else str(i + 1), line, *cells)
+    console.print(table)
 
 
 def _print_path(console: Console, explanation: Explanation) -> None:

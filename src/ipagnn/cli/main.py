@@ -5,6 +5,7 @@ A command imports what it needs when it runs: nobody should wait for torch to re
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -54,6 +55,10 @@ app.command(rich_help_panel=USE)(inference.serve)
 def ipagnn(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--import", metavar="FILE.py", help="Import models of your own; every command then knows them."),
+    ] = None,
 ) -> None:
     """Learning to execute programs with instruction pointer attention graph neural networks (IPA-GNN).
 
@@ -63,7 +68,13 @@ def ipagnn(
     """
     if version:
         typer.echo(f"ipagnn {__version__}")
-    elif context.invoked_subcommand is None:
+        return
+    if files:
+        from ipagnn.models import register_file
+
+        for file in files:
+            register_file(file)
+    if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 

@@ -37,7 +37,9 @@ def train(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings in TOML, over those of the preset.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Its name, such as `ipa-gnn`, `line-rnn` or `ggnn`.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Its name, such as `ipa-gnn`; `FILE.py:Class` for one of your own.")
+    ] = None,
     task: Annotated[
         Literal["full", "partial"] | None, typer.Option(help="Complete programs, or programs with one masked line.")
     ] = None,
@@ -75,6 +77,10 @@ def train(
         if value is not None:
             changes[name] = value
     if model is not None:
+        if ".py:" in model:
+            from ipagnn.models import register_file
+
+            (model,) = register_file(model)
         changes["model"] = {**changes.get("model", {}), "name": model}
     resolved = resolve(run, preset, config, changes)
     writes = rank_and_world()[0] == 0

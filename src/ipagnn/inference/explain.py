@@ -84,6 +84,7 @@ class Explanation:
         trace: The true trace as far as `pointer` goes (`SHOWN_STEPS` without one); None for a masked program.
         executed: Number of times the true trace is at each node but the exit, counted over `COUNTED_STEPS` statements;
             None for a program that is masked or does not end. [node - 1]
+        recorded: What else the model recorded for lines or nodes, by name: the axis, and an entry for each.
         beliefs: The value of each variable after each step; None for a model that holds none, or where the program is
             too long to record them.
     """
@@ -98,6 +99,7 @@ class Explanation:
     visits: npt.NDArray[np.float64] | None = field(repr=False)
     trace: list[Step] | None = field(repr=False)
     executed: npt.NDArray[np.int64] | None = field(repr=False)
+    recorded: dict[str, tuple[str, Floats]] = field(default_factory=dict, repr=False)
     beliefs: Beliefs | None = field(default=None, repr=False)
 
     @property
@@ -130,6 +132,10 @@ class Explanation:
             "trace": None if self.trace is None else [step._asdict() for step in self.trace],
             "executed": None if self.executed is None else self.executed.tolist(),
             "shortcuts": _dicts(self.shortcuts),
+            "recorded": {
+                name: {"axis": axis, "data": data.astype(np.float64).round(6).tolist()}
+                for name, (axis, data) in self.recorded.items()
+            },
             "beliefs": None if self.beliefs is None else self.beliefs.to_dict(),
         }
 
@@ -235,7 +241,9 @@ def _explanation(program: Program, chosen: LoadedModel, run: Run, max_steps: int
     if not program.is_partial:
         steps = list(trace(program, shown, grammar.modulus, grammar.condition_modulus))
     executed = _executed(prediction, graph)
-    return Explanation(prediction, graph, **told, trace=steps, executed=executed, beliefs=beliefs)
+    return Explanation(
+        prediction, graph, **told, trace=steps, executed=executed, recorded=run.recorded, beliefs=beliefs
+    )
 
 
 def _likely_path(graph: ControlFlowGraph, branch: Floats) -> tuple[list[int], bool]:

@@ -30,6 +30,9 @@ processes want the cores as well.
 """
 _FEWER_STEPS: Final = 10  # programs with several masked lines run so often that each run may take fewer steps by this
 
+TOLD_APART: Final = frozenset({"pointer", "branch", "dropped", "states", "trace_loss", "beliefs", "likelihood"})
+"""Recorded quantities that have a field of their own, or are too large to keep; all others are kept by name."""
+
 Floats = npt.NDArray[np.float32]
 
 
@@ -45,6 +48,7 @@ class Run:
         exit_mass: Pointer mass at the exit in the end; None for a model without a pointer.
         pointer: p_{t,n}; None for a model without one. [step + 1, node]
         branch: Probability of the true branch; None for a model that records none. [step, node]
+        recorded: Other quantities that the model records for lines or nodes, by name: the axis, and an entry for each.
         warnings: What went wrong on the way, each as a sentence.
     """
 
@@ -55,6 +59,7 @@ class Run:
     exit_mass: float | None
     pointer: Floats | None = field(repr=False)
     branch: Floats | None = field(repr=False)
+    recorded: dict[str, tuple[str, Floats]] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
 
 
@@ -178,7 +183,7 @@ def _call(model: ProgramModel, batch: Batch) -> tuple[Output, torch.Tensor | Non
     hook = layer and layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
     try:
         with torch.inference_mode():
-            wanted = {"pointer", "branch", "dropped"} & model.records
+            wanted = {"pointer", "branch", "dropped"} & model.records | (model.records - TOLD_APART)
             output = model(batch.to(next(model.parameters()).device), record=wanted)
     finally:
         if hook:
@@ -192,6 +197,7 @@ def _split(batch: Batch, output: Output, read: torch.Tensor | None, takes_steps:
     embeddings = (output.logits.softmax(dim=1) if read is None else read).float().cpu().numpy()
     told = {name: found.data.float().cpu().numpy() for name, found in output.recorded.items()}
     bounds = batch.node_offsets.tolist()
+    of_axis = {"node": bounds, "line": batch.line_offsets.tolist()}
     for i, steps in enumerate(batch.steps.tolist()):
         nodes = slice(bounds[i], bounds[i + 1])
         last = steps if takes_steps else None
@@ -204,4 +210,9 @@ def _split(batch: Batch, output: Output, read: torch.Tensor | None, takes_steps:
             exit_mass=None if pointer is None else float(pointer[-1, -1]),
             pointer=pointer,
             branch=told["branch"][:last, nodes] if "branch" in told else None,
+            recorded={
+                name: (axis, told[name][of_axis[axis][i] : of_axis[axis][i + 1]])
+                for name, axis in ((name, *output.recorded[name].axes[:1]) for name in sorted(told.keys() - TOLD_APART))
+                if axis in of_axis and told[name].ndim == 1
+            },
         )

@@ -1,5 +1,6 @@
 """The paper's models: `build_model` makes one, `load_model` reads one, and `model(batch)` runs it."""
 
+from ipagnn._common.options import option
 from ipagnn.models.base import ProgramModel, StageProgress
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.env_ipa_gnn import EnvIPAGNN
@@ -12,7 +13,15 @@ from ipagnn.models.no_control import NoControl
 from ipagnn.models.no_execute import NoExecute
 from ipagnn.models.output import Output, Recorded
 from ipagnn.models.r_gat import RGAT
-from ipagnn.models.registry import MODELS, build_model, config_from_dict, model_config, model_title, register
+from ipagnn.models.registry import (
+    MODELS,
+    build_model,
+    config_from_dict,
+    model_config,
+    model_title,
+    register,
+    register_file,
+)
 from ipagnn.models.trace_rnn import TraceRNN
 
 __all__ = [
@@ -40,6 +49,8 @@ __all__ = [
     "load_model",
     "model_config",
     "model_title",
+    "option",
     "register",
+    "register_file",
     "save_model",
 ]

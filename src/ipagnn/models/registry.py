@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ipagnn._common.hints import near_miss
 from ipagnn._common.options import options_from_dict
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.config import ModelConfig
+from ipagnn.models.extensions import import_entry_point, import_models
 
 MODELS: dict[str, type[ProgramModel]] = {}
 """Every model by name."""
@@ -30,8 +32,28 @@ def model_class(name: str) -> type[ProgramModel]:
         ValueError: There is none; the sentence gives the near miss.
     """
     if name not in MODELS:
-        raise ValueError(f"There is no model {name!r}. {near_miss(name, MODELS, 'Choose one of')}")
+        import_entry_point(name)
+    if name not in MODELS:
+        raise ValueError(
+            f"There is no model {name!r}. {near_miss(name, MODELS, 'Choose one of')} A model of your own is known "
+            "after `ipagnn --import FILE.py …`."
+        )
     return MODELS[name]
+
+
+def register_file(place: str | Path) -> list[str]:
+    """Make the models of a Python file known, which is imported.
+
+    Args:
+        place: `FILE.py`, or `FILE.py:Class` for one of its classes.
+
+    Returns:
+        Their names.
+
+    Raises:
+        ValueError: There is no such file or class, or no model in it is registered.
+    """
+    return import_models(place, MODELS)
 
 
 def model_title(name: str) -> str:

@@ -18,6 +18,7 @@ from ipagnn.data.splits import (
     training_sampler,
 )
 from ipagnn.data.stream import Source, Stream
+from ipagnn.data.torch_data import Collator, ProgramDataset, ProgramStream
 
 __all__ = [
     "BATCH_FIELDS",
@@ -29,10 +30,13 @@ __all__ = [
     "TRAIN_SEED",
     "VALIDATION_SEED",
     "Batch",
+    "Collator",
     "DataSet",
     "DataSetError",
     "Field",
     "Manifest",
+    "ProgramDataset",
+    "ProgramStream",
     "Recipe",
     "RowKind",
     "Rows",

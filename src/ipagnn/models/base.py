@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from ipagnn._common.options import options_from_dict
 from ipagnn.data.collate import collate
 from ipagnn.data.contract import Batch, RowKind, Rows
+from ipagnn.data.torch_data import Collator
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
@@ -209,6 +210,10 @@ class ProgramModel(nn.Module, ABC):
             indent=self.config.indent,
             taken=taken,
         )
+
+    def collator(self) -> Collator:
+        """What makes batches for this model out of the items of a `ProgramDataset` or `ProgramStream`."""
+        return Collator(self.needed_rows, self.config.budget, self.config.grammar, self.config.indent)
 
     def with_config(self, **changes: Any) -> Self:
         """A model over the same weights, with options changed that those do not depend on, such as `execution`."""

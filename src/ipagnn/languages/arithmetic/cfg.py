@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH, control_flow
 from ipagnn.languages.arithmetic.program import Program, TokenArray
-from ipagnn.languages.arithmetic.text import format_line
+from ipagnn.languages.arithmetic.text import format_line, format_program
 from ipagnn.languages.arithmetic.vocabulary import WHILE_OPERATIONS
 
 if TYPE_CHECKING:
@@ -72,17 +72,27 @@ class ControlFlowGraph:
                 edges.append((node, true, None))
         return edges
 
-    def to_networkx(self) -> "networkx.MultiDiGraph":
-        """The graph with node attributes `label` and `line` (None for the exit) and the edge attribute `branch`."""
+    def to_networkx(self, target: int | None = None) -> "networkx.MultiDiGraph":
+        """The graph with all that models read.
+
+        Nodes have `label`, `line` (None for the exit) and `tokens` (four ids); edges have `branch`: True, False, or
+        None where nothing is decided. The graph itself has `source`, `start`, `exit`, `steps` (T(x)) and `target`.
+
+        Args:
+            target: v0 at the end of the complete program, if it is known.
+        """
         try:
             import networkx
         except ImportError as error:
             raise ImportError("to_networkx needs networkx; install it with `pip install networkx`.") from error
-        graph = networkx.MultiDiGraph()
-        for node, (label, line) in enumerate(zip(self.labels, [*self.nodes.tolist(), None], strict=True)):
-            graph.add_node(node, label=label, line=line)
-        for source, target, branch in self.edges:
-            graph.add_edge(source, target, branch=branch)
+        graph = networkx.MultiDiGraph(
+            source=format_program(self.program), start=0, exit=self.exit, steps=steps(self.program), target=target
+        )
+        rows = zip(self.labels, [*self.nodes.tolist(), None], self.node_tokens.tolist(), strict=True)
+        for node, (label, line, tokens) in enumerate(rows):
+            graph.add_node(node, label=label, line=line, tokens=tuple(tokens))
+        for source, target_node, branch in self.edges:
+            graph.add_edge(source, target_node, branch=branch)
         return graph
 
     def to_dot(self) -> str:

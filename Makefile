@@ -10,7 +10,7 @@ DEMO := out/demo
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint bench clean
+.PHONY: help demo test test-all lint docs bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -27,11 +27,14 @@ test: .venv/ready .venv/chromium  ## run the tests, without the slow ones
 test-all: .venv/ready-all .venv/chromium  ## run all tests; installs the other implementations they compare with
 	$(BIN)/python -m pytest -m ""
 
-lint: .venv/ready  ## check style, types and the direction of imports
+lint: .venv/ready docs  ## check style, types and the direction of imports, and build the documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/ready  ## build the documentation site in out/docs; warnings are errors
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs -d out/doctrees . out/docs
 
 bench: .venv/ready  ## measure speed; asserts nothing
 	$(BIN)/python benchmarks/run.py

@@ -1,6 +1,5 @@
 """From programs to the batch that models read."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -46,8 +45,10 @@ class StepBudget:
     def __post_init__(self) -> None:
         if self.kind not in ("paper", "static", "trace"):
             raise ValueError(f"The step budget {self.kind!r} is unknown; choose 'paper', 'static' or 'trace'.")
-        if not (math.isfinite(self.factor) and self.factor > 0):
-            raise ValueError(f"A step budget's factor is a positive number; {self.factor!r} is not.")
+        if not 0 < self.factor <= STEP_LIMIT:
+            raise ValueError(
+                f"A step budget's factor is a positive number of at most {STEP_LIMIT}; {self.factor!r} is not."
+            )
         if not 1 <= self.cap <= STEP_LIMIT:
             raise ValueError(f"A step budget's cap lies in 1..{STEP_LIMIT}; {self.cap} does not.")
 

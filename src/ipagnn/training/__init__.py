@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from ipagnn.training.presets import preset
     from ipagnn.training.resolve import resolve
     from ipagnn.training.runs.files import RunError
-    from ipagnn.training.runs.folder import RunFolder, read_config, read_metrics
+    from ipagnn.training.runs.folder import Result, RunFolder, read_config, read_metrics
     from ipagnn.training.runs.listing import RunSummary, list_runs
     from ipagnn.training.stages import Stage
     from ipagnn.training.step import StepMetrics, TrainingStep, make_step
-    from ipagnn.training.trainer import Progress, Result, train
+    from ipagnn.training.trainer import Progress, train
 
 __all__ = [
     "Progress",

@@ -4,21 +4,21 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from ipagnn.data.shards import DataSet
 from ipagnn.data.stream import Stream
-from ipagnn.models import StageProgress, build_model, save_model
-from ipagnn.models.files import MODEL_FILE
+from ipagnn.models import StageProgress, build_model
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.memory import bounded_memory
 from ipagnn.training.processes import Processes, arithmetic, join_processes
 from ipagnn.training.runs.checkpoint import Checkpoint, Position
 from ipagnn.training.runs.energy import energy_meter
 from ipagnn.training.runs.events import Events
-from ipagnn.training.runs.files import RunError, locked, unwritable
-from ipagnn.training.runs.folder import MetricsFile, RunFolder
+from ipagnn.training.runs.files import RunError, claimed
+from ipagnn.training.runs.folder import MetricsFile, Result, RunFolder
 from ipagnn.training.runs.provenance import now, peak_memory_mb, provenance
 from ipagnn.training.schedule import rate_at, stage_rate_at
 from ipagnn.training.signals import stop_signals
@@ -61,33 +61,6 @@ class Progress:
     length: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What came out of a run.
-
-    Attributes:
-        state: `finished`, or `stopped` by the time limit.
-        step: Steps taken.
-        examples: Programs seen.
-        accuracy: Best accuracy on validation, which selected the weights; -1 if there was none yet.
-        best_step: After how many steps.
-        skipped: Steps whose gradient was not applied.
-        seconds: Time spent in training, over all starts.
-        ended: When, in UTC.
-        joules: Energy that the one GPU used meanwhile; None where it could not be measured at every start.
-    """
-
-    state: Literal["finished", "stopped"]
-    step: int
-    examples: int
-    accuracy: float
-    best_step: int
-    skipped: int
-    seconds: float
-    ended: str
-    joules: float | None = None
-
-
 def train(
     config: TrainConfig,
     run: Path | str,
@@ -118,18 +91,21 @@ def train(
         processes = stack.enter_context(join_processes(config))
         if processes.writes:
             folder.check(config)
+            stack.enter_context(claimed(folder.path))
+            folder.check(config)  # again, for until now another process may have begun a run here
+            folder.repair()
         processes.wait()
         if (result := folder.result()) is not None:
-            return Result(**result)
+            return result
         data = open_data(config)
         stack.enter_context(arithmetic(config))
-        if processes.writes:
-            folder.path.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(folder.path))
+        with bounded_memory(config, processes.device):
+            loop = stack.enter_context(_Loop(config, folder, data, processes, report))
+        if processes.writes:  # nothing before this wrote anything
             start = provenance(command or [], processes.device, processes.world)
             folder.begin(config, start, data_fingerprint(config, data))
+            loop.open_files()
         processes.wait()
-        loop = stack.enter_context(_Loop(config, folder, data, processes, report))
         return loop.run(None if time_limit is None else started + time_limit)
 
 
@@ -171,10 +147,16 @@ class _Loop:
         self._validated = 0
         if processes.writes:
             self._validation = Validation(config, processes.device)
-            self._metrics = MetricsFile(folder, self._position.metrics_bytes)
-            self._stack.callback(self._metrics.close)
-            self._events = Events(folder.path, self._position.step)
-            self._stack.callback(self._events.close)
+        if not self._over:
+            with self._open_stream() as stream:
+                next(stream)  # a first batch, to see that there is one and that it fits
+
+    def open_files(self) -> None:
+        """Begin to write metrics."""
+        self._metrics = MetricsFile(self._folder, self._position.metrics_bytes)
+        self._stack.callback(self._metrics.close)
+        self._events = Events(self._folder.path, self._position.step)
+        self._stack.callback(self._events.close)
 
     def __enter__(self) -> "_Loop":
         return self
@@ -387,13 +369,8 @@ class _Loop:
     def _finish(self) -> Result:
         result = self._result("finished")
         if self._processes.writes:
-            self._validation.model.load_state_dict(Checkpoint.read(self._folder.best).weights)
-            path = self._folder.path / MODEL_FILE
-            try:
-                save_model(self._validation.model, path, task=self._config.task)
-            except OSError as error:
-                raise unwritable(path, error) from error
-            self._folder.finish(asdict(result))
+            self._folder.write_model()
+            self._folder.finish(result)
         self._processes.wait()
         return result
 

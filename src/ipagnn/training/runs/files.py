@@ -1,7 +1,7 @@
 """Files and folders of runs: what cannot be written or shared is told as a `RunError`."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ipagnn._common import files
@@ -38,6 +38,24 @@ def locked(directory: Path) -> Iterator[None]:
         if not held:
             raise RunError(f"Another process is training in {directory}; wait for it to end, or choose another folder.")
         yield
+
+
+@contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Make a directory if need be, and lock it. If the block fails, no empty directory that was made here remains."""
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"The folder {directory} cannot be made: {files.reason(error)}.") from error
+    try:
+        with locked(directory):
+            yield
+    except BaseException:
+        for path in made:
+            with suppress(OSError):
+                path.rmdir()
+        raise
 
 
 def is_locked(directory: Path) -> bool:

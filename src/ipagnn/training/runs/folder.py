@@ -10,11 +10,15 @@
 
 import json
 import os
-import tomllib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeVar
 
 from ipagnn._common.toml import to_toml
+from ipagnn._common.typed import parse_json, parse_toml, typed, typed_fields
+from ipagnn.models import build_model, save_model
+from ipagnn.models.files import MODEL_FILE
 from ipagnn.training.config import FREE, TrainConfig, differing
 from ipagnn.training.runs.checkpoint import Checkpoint, Position
 from ipagnn.training.runs.files import RunError, unwritable, write_whole
@@ -24,6 +28,46 @@ RUN: Final = "run.json"
 METRICS: Final = "metrics.jsonl"
 CHECKPOINTS: Final = "checkpoints"
 RESULT: Final = "result.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came out of a run.
+
+    Attributes:
+        state: `finished`, or `stopped` by the time limit.
+        step: Steps taken.
+        examples: Programs seen.
+        accuracy: Best accuracy on validation, which selected the weights; -1 if there was none yet.
+        best_step: After how many steps.
+        skipped: Steps whose gradient was not applied.
+        seconds: Time spent in training, over all starts.
+        ended: When, in UTC.
+        joules: Energy that the one GPU used meanwhile; None where it could not be measured at every start.
+    """
+
+    state: Literal["finished", "stopped"]
+    step: int
+    examples: int
+    accuracy: float
+    best_step: int
+    skipped: int
+    seconds: float
+    ended: str
+    joules: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """The content of `run.json`.
+
+    Attributes:
+        data: Fingerprint of the data.
+        starts: About every start: command, commit, versions, hardware.
+    """
+
+    data: str
+    starts: list[dict[str, Any]]
 
 
 class RunFolder:
@@ -55,10 +99,46 @@ class RunFolder:
         except FileNotFoundError as error:
             raise RunError(f"{self.path} is no run folder: it has no {CONFIG}.") from error
 
-    def result(self) -> dict[str, Any] | None:
-        """The result, if the run has ended."""
+    def result(self) -> Result | None:
+        """The result, if the run has ended.
+
+        Raises:
+            RunError: The file is damaged.
+        """
         path = self.path / RESULT
-        return json.loads(path.read_text()) if path.is_file() else None
+        return read_file(path, lambda text: typed_fields(Result, parse_json(text), "it")) if path.is_file() else None
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether the run has ended and its model is there."""
+        return (self.path / RESULT).is_file() and (self.path / MODEL_FILE).is_file()
+
+    def write_model(self) -> None:
+        """Write the selected weights, as `load_model` reads them.
+
+        Raises:
+            RunError: They are not there any more, or cannot be written.
+        """
+        if not self.best.is_file():
+            raise RunError(
+                f"{self.path} has neither {MODEL_FILE} nor {self.best.relative_to(self.path)} to make it from. Put one "
+                f"of them back, or delete {RESULT} and train on."
+            )
+        checkpoint = Checkpoint.read(self.best)
+        model = build_model(checkpoint.config.model)
+        path = self.path / MODEL_FILE
+        try:
+            model.load_state_dict(checkpoint.weights)
+            save_model(model, path, task=checkpoint.config.task)
+        except RuntimeError as error:
+            raise RunError(f"{self.best} does not hold the weights that its settings name: {error}") from error
+        except OSError as error:
+            raise unwritable(path, error) from error
+
+    def repair(self) -> None:
+        """Write the model of a run that has finished, if it is missing; the same run always gives the same bytes."""
+        if (self.path / RESULT).is_file() and not (self.path / MODEL_FILE).is_file():
+            self.write_model()
 
     def check(self, config: TrainConfig) -> None:
         """Refuse a folder that holds something else than a run of this config.
@@ -102,7 +182,7 @@ class RunFolder:
         path = self.path / RUN
         record: dict[str, Any] = {"data": data, "starts": []}
         if path.is_file():
-            record = json.loads(path.read_text())
+            record = asdict(self.record())
         if record["data"] != data:
             raise RunError(
                 f"The data of the run {self.path} has changed since it began: it was {record['data']}, and is {data}. "
@@ -110,6 +190,14 @@ class RunFolder:
             )
         record["starts"].append(start | {"settings": {key: getattr(config, key) for key in sorted(FREE)}})
         write_whole(path, _json(record))
+
+    def record(self) -> RunRecord:
+        """What `run.json` tells.
+
+        Raises:
+            RunError: It is missing or damaged.
+        """
+        return read_file(self.path / RUN, lambda text: typed_fields(RunRecord, parse_json(text), "it"))
 
     def read_last(self) -> Checkpoint | None:
         """What the run goes on from, if it has come so far."""
@@ -119,9 +207,9 @@ class RunFolder:
         """Where the best weights stand. They may be of a later step than `last`, if the run was killed in between."""
         return Checkpoint.read(self.best).position if self.best.is_file() else Position()
 
-    def finish(self, result: dict[str, Any]) -> None:
+    def finish(self, result: Result) -> None:
         """Write the result; the run has ended."""
-        write_whole(self.path / RESULT, _json(result))
+        write_whole(self.path / RESULT, _json(asdict(result)))
 
 
 class MetricsFile:
@@ -166,25 +254,60 @@ class MetricsFile:
         self._file.close()
 
 
+@dataclass(frozen=True, slots=True)
+class MetricsLine:
+    """What every line of `metrics.jsonl` has; lines of one kind have more."""
+
+    kind: Literal["train", "validation", "stage"]
+    step: int
+    examples: int
+
+
 def read_metrics(folder: RunFolder) -> list[dict[str, Any]]:
-    """The lines of `metrics.jsonl`; a last one that was not written to its end is left out."""
+    """The lines of `metrics.jsonl`; a last one that was not written to its end is left out.
+
+    Raises:
+        RunError: A line is damaged.
+    """
     path = folder.path / METRICS
     whole = path.read_bytes().rpartition(b"\n")[0] if path.is_file() else b""
-    return [json.loads(line) for line in whole.splitlines()]
+    lines: list[dict[str, Any]] = []
+    for number, line in enumerate(whole.splitlines(), 1):
+        try:
+            read = typed(dict[str, bool | int | float | str | None], parse_json(line), f"line {number}")
+            typed(MetricsLine, {key: read.get(key) for key in ("kind", "step", "examples")}, f"line {number}")
+        except ValueError as error:
+            raise RunError(f"{path} is damaged: {error}.") from error
+        lines.append(read)
+    return lines
 
 
 def read_config(path: Path) -> TrainConfig:
     """Settings from a TOML file.
 
     Raises:
+        FileNotFoundError: There is none.
         RunError: It is not TOML, or has settings that are unknown or contradict each other.
     """
+    return read_file(path, lambda text: TrainConfig.from_dict(parse_toml(text)))
+
+
+T = TypeVar("T")
+
+
+def read_file(path: Path, read: Callable[[str], T]) -> T:
+    """What a small file of a run says.
+
+    Raises:
+        FileNotFoundError: There is none.
+        RunError: It says something else.
+    """
     try:
-        return TrainConfig.from_dict(tomllib.loads(path.read_text("utf-8")))
+        return read(path.read_text("utf-8"))
     except FileNotFoundError:
         raise
-    except ValueError as error:
-        raise RunError(f"{path}: {error}") from error
+    except (ValueError, OSError) as error:
+        raise RunError(f"{path} cannot be read: {str(error).rstrip('.')}.") from error
 
 
 def _json(values: dict[str, Any]) -> bytes:

@@ -1,6 +1,5 @@
 """Runs on disk: finding them, saying where they stand, and plotting several."""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -62,7 +61,7 @@ def summarise(folder: RunFolder, root: Path) -> RunSummary:
     trained = [line for line in lines if line["kind"] == "train"]
     scores = [line["accuracy"] for line in lines if line["kind"] == "validation"]
     state: Literal["finished", "running", "stopped"] = "stopped"
-    if folder.result() is not None:
+    if folder.has_finished:
         state = "finished"
     elif is_locked(folder.path):
         state = "running"
@@ -76,7 +75,7 @@ def summarise(folder: RunFolder, root: Path) -> RunSummary:
         steps=config.steps,
         accuracy=max(scores, default=None),
         loss=trained[-1]["loss"] if trained else None,
-        started=json.loads((folder.path / RUN).read_text())["starts"][0]["started"],
+        started=str(folder.record().starts[0].get("started")),
         state=state,
     )
 

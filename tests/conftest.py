@@ -264,10 +264,10 @@ def serve() -> Iterator[Callable[..., Served]]:
 
 @pytest.fixture(scope="session")
 def served(serve: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """A server of three small models: `tiny`, `tiny-partial` and `lines`."""
+    """A server of four small models: `tiny`, `tiny-partial`, `lines` and `values`."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed; the extra `page` brings it")
     folder = tmp_path_factory.mktemp("served")
-    names = {"tiny": "ipa-gnn", "tiny-partial": "ipa-gnn", "lines": "line-rnn"}
+    names = {"tiny": "ipa-gnn", "tiny-partial": "ipa-gnn", "lines": "line-rnn", "values": "env-ipa-gnn"}
     for seed, (name, model) in enumerate(names.items()):
         task = "partial" if name == "tiny-partial" else "full"
         save_model(build_model(model, hidden=16, seed=seed), folder / f"{name}.safetensors", task=task)

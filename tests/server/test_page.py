@@ -118,6 +118,27 @@ def test_by_keyboard_alone(visit: Open) -> None:
     assert page.locator("#step-label").inner_text().startswith("step 2 of")
 
 
+def test_values_of_variables_by_step(visit: Open) -> None:
+    page = visit(f"#program={quote(LOOP)}&model=values")
+    rows = page.locator(".value-rows tbody tr")
+    assert page.locator(".value-rows thead").inner_text().split() == ["step", "line", "v0", "v1"]
+    assert [text.split() for text in rows.all_inner_texts()[:1]] == [["0", "1", "0", "0"]]
+    steps = page.locator("#step").evaluate("slider => Number(slider.max)")
+    assert rows.count() == min(steps + 1, 200)
+    page.locator(".values button").click()  # weights drawn at random know nothing: something is wrong at once
+    jumped = page.locator("#step-label").inner_text().split()[1]
+    current = page.locator(".value-rows [aria-current=step]")
+    assert current.locator("th").inner_text() == jumped
+    assert "≠" in current.inner_text()
+    assert current.locator(".off").count() >= 1
+    for step in (str(steps), "1"):
+        page.locator("#step").fill(step)
+        assert current.locator("th").inner_text() == step
+    rows.nth(2).click()
+    assert page.locator("#step-label").inner_text().startswith("step 2 of")
+    assert page.locator(".panel").first.evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
 def test_moving_through_the_steps(visit: Open) -> None:
     page = visit()
     write(page, LOOP)
@@ -220,6 +241,10 @@ def test_looks(visit: Open, scheme: str, name: str, width: int) -> None:
     page = visit(f"#program={quote(LOOP)}", color_scheme=scheme, viewport={"width": width, "height": 800})
     page.locator("#step").fill("6")
     picture(page, f"{scheme}-{name}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.select_option("#model", "values")
+    page.wait_for_selector(".values")
+    picture(page, f"{scheme}-{name}-values")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     red = int(re.findall(r"\d+", ground)[0])

@@ -32,6 +32,7 @@ _PAGE: Final = {
     "/heatmap.js": ("heatmap.js", "text/javascript; charset=utf-8"),
     "/panel.js": ("panel.js", "text/javascript; charset=utf-8"),
     "/results.js": ("results.js", "text/javascript; charset=utf-8"),
+    "/values.js": ("values.js", "text/javascript; charset=utf-8"),
     "/svg.js": ("svg.js", "text/javascript; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
 }

@@ -1,6 +1,6 @@
 """What goes over the wire, as the OpenAPI description tells it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -104,6 +104,13 @@ class BeliefsAnswer(BaseModel):
     parts: Index | None = Field(description="The first step after which something is not as it truly is; or null.")
 
 
+class RecordedAnswer(BaseModel):
+    """A quantity that a model recorded, with an entry for each line or node."""
+
+    axis: str = Field(description="`line` or `node`.")
+    data: list[Any]
+
+
 class ExplanationAnswer(PredictionAnswer):
     """What a model did on a program. Nodes are those of the control flow graph, the exit last."""
 
@@ -123,6 +130,7 @@ class ExplanationAnswer(PredictionAnswer):
     trace: list[TraceStep] | None = Field(description="The true trace as far as `pointer` goes; null if masked.")
     executed: list[Index] | None = Field(description="How often the true trace is at each node but the exit.")
     shortcuts: list[ShortcutAnswer] | None
+    recorded: dict[str, RecordedAnswer] = Field(description="What else the model recorded, by name.")
     beliefs: BeliefsAnswer | None = Field(description="Values of variables by step; null for a model that holds none.")
 
 

@@ -4,6 +4,7 @@ import { Graph } from "./graph.js";
 import { HeatMap } from "./heatmap.js";
 import { results, trust, verdict } from "./results.js";
 import { html } from "./svg.js";
+import { Values } from "./values.js";
 
 export class Panel {
   constructor(told, tip, goTo) {
@@ -14,7 +15,9 @@ export class Panel {
     this.element.setAttribute("aria-label", `Model ${told.model}`);
     this.element.append(html("h3", {}, told.model, " ", html("small", {}, told.steps === null ? "" : `${told.steps.toLocaleString("en")} steps`)));
     this.pictures = html("div", { className: "pictures" });
-    this.element.append(verdict(told), trust(told), this.pictures, results(told));
+    this.values = told.beliefs && new Values(told, goTo);
+    const steps = html("div", { className: "steps" }, this.pictures, ...(this.values ? [this.values.element] : []));
+    this.element.append(verdict(told), trust(told), steps, results(told));
   }
 
   get last() {
@@ -53,6 +56,7 @@ export class Panel {
     this.step = Math.min(step, this.last);
     this.graph.show(this.masses(), this.#trueNode());
     this.map?.show(this.step);
+    this.values?.show(this.step);
   }
 
   // Pointer mass by node at the current step.

@@ -170,12 +170,12 @@ def run_process() -> Run:
 
 @pytest.fixture
 def run_terminal() -> Callable[..., str]:
-    """The same on a terminal 160 columns wide: all that it showed, read while it ran, since a terminal holds 4 kB."""
+    """The same on a terminal, 160 columns wide by default: all it showed, read while it ran, as terminals hold 4 kB."""
 
-    def call(*arguments: object) -> str:
+    def call(*arguments: object, columns: int = 160) -> str:
         ours, theirs = pty.openpty()
         environment = {name: x for name, x in os.environ.items() if name != "NO_COLOR"}
-        environment |= {"TERM": "xterm-256color", "COLUMNS": "160"}
+        environment |= {"TERM": "xterm-256color", "COLUMNS": str(columns)}
         command = [sys.executable, "-m", "ipagnn", *map(str, arguments)]
         process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
         os.close(theirs)

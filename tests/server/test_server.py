@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from ipagnn.inference.explain import explain
 from ipagnn.inference.predict import predict
 from ipagnn.languages.arithmetic import Lengths, Sampler, format_program
+from ipagnn.languages.arithmetic.card import FORMS
 from ipagnn.models import available_models, build_model, save_model
 from ipagnn.server.app import create_app
 from ipagnn.server.guard import LOCAL, Guard
@@ -71,6 +72,13 @@ def test_a_named_model_answers(client: TestClient) -> None:
     assert told["model"] == "lines"
     assert told["pointer"] is None
     assert told["true_value"] == 56
+
+
+def test_the_language_card(client: TestClient) -> None:
+    told = client.get("/api/language").json()
+    assert [form["text"] for form in told["forms"]] == [form.text for form in FORMS]
+    for example in told["examples"]:
+        assert client.post("/api/predict", json={"source": example["source"]}).status_code == 200
 
 
 def test_models_sample_and_health(client: TestClient) -> None:
@@ -294,7 +302,9 @@ def test_who_names_no_model_gets_the_ipa_gnn_of_the_package() -> None:
 
 def test_the_description_lists_all_answers(client: TestClient) -> None:
     told = client.get("/api/openapi.json").json()
-    assert set(told["paths"]) == {f"/api/{name}" for name in ("predict", "explain", "sample", "models", "health")}
+    assert set(told["paths"]) == {
+        f"/api/{name}" for name in ("predict", "explain", "sample", "models", "language", "health")
+    }
     assert "HTTPValidationError" not in told["components"]["schemas"]
     for path in told["paths"].values():
         for operation in path.values():

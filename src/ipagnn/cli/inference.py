@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ipagnn.inference.predict import Prediction
 
 _FILES = typer.Argument(
-    metavar="FILE…",
+    metavar="FILE",
     help="Programs: files, folders of `.py` files, JSON lines (`.jsonl`: strings, or objects with `source`); `-` is "
     "standard input, with one program, several as `ipagnn sample --count 3` prints them, or JSON lines.",
 )
@@ -37,6 +37,7 @@ _BUDGET = typer.Option(
 )
 _FORMATS = (".svg", ".pdf", ".png")
 _TOP = typer.Option(min=1, help="How many results.")
+_WITH_SIZE = 65  # columns from which sizes are shown
 _CHUNK = 256  # programs that are read, run and answered at a time
 
 
@@ -122,6 +123,58 @@ def explain(
         print_explanation(console, explanation, top)
 
     _answer_all(files, model, as_json, top, lambda texts: run(texts, model, budget=budget), show)
+
+
+def models(
+    as_json: Annotated[bool, typer.Option("--json", help="One object a line.")] = False,
+) -> None:
+    """List the models that come with the package: task, accuracy and size.
+
+    The accuracy is that on the test set, as the model's card tells it. Where no model is named, `predict` and `explain`
+    take the ones marked as default.
+
+    `ipagnn models`
+    """
+    from rich.table import Table
+
+    from ipagnn.inference.loaded import DEFAULT_MODELS
+    from ipagnn.models import available_models, find_model_file
+    from ipagnn.models.files import count_parameters
+    from ipagnn.reporting.card import card_accuracy
+
+    rows: list[dict[str, Any]] = []
+    for name in available_models():
+        found = find_model_file(name)
+        card = found.path.with_suffix(".md")
+        rows.append(
+            {
+                "name": name,
+                "task": found.task,
+                "default": name in DEFAULT_MODELS.values(),
+                "accuracy": card_accuracy(card.read_text(encoding="utf-8")) if card.is_file() else None,
+                "parameters": count_parameters(found.path),
+                "bytes": found.path.stat().st_size,
+            }
+        )
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row))
+        return
+    console = output()
+    table = Table(header_style="bold", box=None)
+    table.add_column("name", no_wrap=True)
+    table.add_column("task", no_wrap=True)
+    table.add_column("accuracy", justify="right", no_wrap=True)
+    roomy = console.width >= _WITH_SIZE
+    if roomy:
+        table.add_column("parameters", justify="right", no_wrap=True)
+        table.add_column("size", justify="right", no_wrap=True)
+    for row in rows:
+        accuracy = str(row["accuracy"] or "not told").partition(" of " if roomy else " ±")[0]
+        size = [f"{row['parameters']:,}", f"{row['bytes'] / 1e6:.1f} MB"] if roomy else []
+        table.add_row(f"{row['name']}{' *' if row['default'] else ''}", row["task"] or "unknown", accuracy, *size)
+    console.print(table)
+    console.print("Accuracy on D_test, the paper's test set of 4,500 programs of 20 to 100 lines. * taken by default.")
 
 
 def serve(

@@ -22,12 +22,14 @@ from ipagnn.cli import (
     sweep,
     training,
 )
-from ipagnn.cli.terminal import guarded
+from ipagnn.cli.terminal import encodable, guarded
+from ipagnn.languages.arithmetic.card import help_text
 
 app = typer.Typer(
     name="ipagnn",
     add_completion=False,
     rich_markup_mode="markdown",
+    epilog=help_text(),
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -46,8 +48,9 @@ app.command(rich_help_panel=RESULTS)(evaluation.figure)
 app.command(rich_help_panel=RESULTS)(evaluation.report)
 app.command(rich_help_panel=RESULTS)(records.record)
 app.command(rich_help_panel=RESULTS)(demo.demo)
-app.command(rich_help_panel=USE)(inference.predict)
-app.command(rich_help_panel=USE)(inference.explain)
+app.command(rich_help_panel=USE, epilog=help_text())(inference.predict)
+app.command(rich_help_panel=USE, epilog=help_text())(inference.explain)
+app.command(rich_help_panel=USE)(inference.models)
 app.command(rich_help_panel=USE)(inference.serve)
 
 
@@ -88,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     command = typer.main.get_command(app)
+    encodable(sys.stdout, sys.stderr)
 
     def run() -> None:
         # Not `app()`, which would answer Ctrl-C and closed pipes in its own way before `guarded` sees them.

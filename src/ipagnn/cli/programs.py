@@ -17,6 +17,7 @@ from ipagnn.cli.terminal import output
 if TYPE_CHECKING:
     from ipagnn.languages.arithmetic import Program
 
+_WITH_TOKENS = 60  # columns from which tokens are shown
 _BLOCK = 4096  # programs drawn at a time, so that any count needs little memory
 
 
@@ -148,20 +149,23 @@ def _description(program: "Program") -> dict[str, Any]:
 
 def _print_table(program: "Program", title: str | None, *, first: bool) -> None:
     seen = _description(program)
+    console = output()
+    wide = console.width >= _WITH_TOKENS
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     table.add_column("line", justify="right", style="dim")
-    table.add_column("source", overflow="fold")
+    table.add_column("source", no_wrap=not wide, overflow="fold" if wide else "ellipsis")
     table.add_column("node", justify="right", style="cyan")
     table.add_column("true", justify="right")
     table.add_column("false", justify="right")
-    table.add_column("tokens", overflow="fold", style="dim")
+    if wide:
+        table.add_column("tokens", overflow="fold", style="dim")
     node_of = {line: node for node, line in enumerate(seen["nodes"])}
     for line, (source, tokens) in enumerate(zip(seen["lines"], seen["line_tokens"], strict=True), 1):
         node = node_of.get(line - 1)
         successors = ("", "", "") if node is None else (str(node), *_successors(seen, node))
-        table.add_row(str(line), _highlighted(source), *successors, " ".join(map(str, tokens)))
-    table.add_row("", Text("exit", "italic"), str(seen["exit"]), str(seen["exit"]), "", "")
-    console = output()
+        row: list[str | Text] = [str(line), _highlighted(source), *successors, " ".join(map(str, tokens))]
+        table.add_row(*(row if wide else row[:-1]))
+    table.add_row("", Text("exit", "italic"), str(seen["exit"]), str(seen["exit"]))
     if not first:
         console.print()
     console.print(table)

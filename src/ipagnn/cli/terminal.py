@@ -1,10 +1,13 @@
 """What all commands share: where output goes, progress bars, and how failures are told."""
 
+import codecs
 import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -17,6 +20,25 @@ EXIT_BROKEN_PIPE = 141
 """What shells report for a program that died of writing to a closed pipe."""
 
 _WIDE = 10_000  # columns where nobody looks: lines are then never broken
+
+
+_PLAIN = str.maketrans("▁▂▃▄▅▆▇█▏▎▍▌▋▊▉…–±×✓✗⏎·", ".:-=+*%#   ####~-~x+x;.")
+"""Characters of our output in ASCII, for terminals that cannot show them."""
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return "".join(each if each.isascii() else "?" for each in text), error.end
+
+
+def encodable(*streams: Any) -> None:
+    """Let streams write what their encoding lacks, such as the blocks of bars in cp1252, as ASCII of the same width."""
+    codecs.register_error("ipagnn-plain", _plain)
+    for stream in streams:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="ipagnn-plain")
 
 
 def output() -> Console:

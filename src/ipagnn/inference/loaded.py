@@ -18,7 +18,7 @@ PRUNE: Final = 1e-4
 """Pointer mass below this is then not followed."""
 _KEPT_MODELS: Final = 8
 
-_USUAL: Final[dict[Task, str]] = {"full": "ipa-gnn-full", "partial": "ipa-gnn-partial"}
+DEFAULT_MODELS: Final[dict[Task, str]] = {"full": "ipa-gnn-full", "partial": "ipa-gnn-partial"}
 """The models in the package that answer where none is named."""
 
 ModelLike = str | Path | ProgramModel
@@ -92,7 +92,7 @@ class LoadedModel:
         """Refuse a program of a task that the model cannot do, or was not trained for."""
         if not program.is_partial or ("partial" in self.model.tasks and self.task != "full"):
             return
-        other = _USUAL["partial"]
+        other = DEFAULT_MODELS["partial"]
         fitting = f"choose {other}" if other in available_models() else "choose a model of the task partial"
         raise ValueError(
             f"The model {self.name} needs complete programs, and this one has a masked line; put a statement in its "
@@ -136,7 +136,7 @@ def default_model(task: Task) -> str:
     Raises:
         ValueError: There is none.
     """
-    usual = _USUAL[task]
+    usual = DEFAULT_MODELS[task]
     available = available_models()
     if usual in available:
         return usual

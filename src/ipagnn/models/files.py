@@ -1,6 +1,7 @@
 """Models on disk: safetensors, with all that is needed to rebuild the model in the metadata. Nothing is unpickled."""
 
 import json
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -106,6 +107,12 @@ def find_model_file(name: str | os.PathLike[str]) -> ModelFile:
     metadata, _ = _read(path, tensors=False)
     task = metadata.get("task") or _task_of_run(path.parent)
     return ModelFile(str(name), path, Path(name) if Path(name).is_dir() else None, task, metadata.get("record"))
+
+
+def count_parameters(path: Path) -> int:
+    """Numbers in the weights of a file. Only its header is read."""
+    with safe_open(path, framework="pt") as file:
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
 
 
 def save_model(

@@ -17,7 +17,7 @@ from ipagnn.data import collate
 from ipagnn.inference.explain import explain_program
 from ipagnn.inference.loaded import LoadedModel
 from ipagnn.inference.predict import predict_program
-from ipagnn.languages.arithmetic import Lengths, Program, ProgramError, Sampler, format_program, parse
+from ipagnn.languages.arithmetic import Lengths, Program, ProgramError, Sampler, card, format_program, parse
 from ipagnn.server import schema
 from ipagnn.server.guard import LOCAL, RETRY_SECONDS, Guard
 from ipagnn.server.limits import BusyError, Lane, Limits, TooLongError
@@ -134,6 +134,14 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
             )
             for name, model in offer.models.items()
         ]
+
+    @app.get("/api/language")
+    async def language() -> schema.LanguageAnswer:
+        """What may be typed, with examples."""
+        return schema.LanguageAnswer(
+            forms=[schema.FormAnswer(**form._asdict()) for form in card.FORMS],
+            examples=[schema.ExampleAnswer(**example._asdict()) for example in card.EXAMPLES],
+        )
 
     @app.get("/api/health")
     async def health() -> schema.HealthAnswer:

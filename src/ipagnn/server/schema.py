@@ -156,6 +156,27 @@ class ModelAnswer(BaseModel):
     condition_modulus: Index
 
 
+class FormAnswer(BaseModel):
+    """Something that may be written."""
+
+    text: str
+    meaning: str = Field(description="What it does; parts in backquotes are code.")
+
+
+class ExampleAnswer(BaseModel):
+    """A program to begin with."""
+
+    name: str
+    source: str
+
+
+class LanguageAnswer(BaseModel):
+    """What may be typed."""
+
+    forms: list[FormAnswer]
+    examples: list[ExampleAnswer]
+
+
 class HealthAnswer(BaseModel):
     """That the server is there, and how busy it is."""
 

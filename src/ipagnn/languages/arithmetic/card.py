@@ -1,0 +1,64 @@
+"""The language on a card: what may be typed, with examples. Help pages, documents and the page show it."""
+
+from typing import Final, NamedTuple
+
+
+class Form(NamedTuple):
+    """Something that may be written.
+
+    Attributes:
+        text: It, with an example's names and numbers.
+        meaning: What it does, and what of it packaged models were trained on.
+    """
+
+    text: str
+    meaning: str
+
+
+class Example(NamedTuple):
+    """A program to begin with.
+
+    Attributes:
+        name: What it shows.
+        source: The program.
+    """
+
+    name: str
+    source: str
+
+
+FORMS: Final = (
+    Form("v0 = 7", "set a variable, v0 to v9, to a number, 0 to 999; the first line sets v0"),
+    Form("v0 += 3", "add; also `-=` and `*=`. Models are trained on v0 with 1 to 9"),
+    Form("if v0 % 10 > 5:", "the lines below, indented, if the condition holds; also `<`, `>=`, `<=`, and no `% 10`"),
+    Form("else:", "the lines below, indented, if it does not"),
+    Form("while v1 > 0:", "the lines below, indented, again and again; set `v1 = 4` above and `v1 -= 1` in the first "
+         "line below for 4 rounds. Models are trained on 2 to 9 rounds"),
+    Form("break", "leave the loop; `continue` goes on with its next round, `pass` does nothing"),
+    Form("[MASK]", "an unknown statement, also `_`: the answer is a distribution over what it may be"),
+    Form("# text", "a comment, on a line of its own or behind a statement"),
+)  # fmt: skip
+"""All forms of statements. The result of a program is v0 modulo 1000 at its end."""
+
+EXAMPLES: Final = (
+    Example("a condition", "v0 = 18\nif v0 % 10 > 5:\n  v0 *= 2\nelse:\n  v0 -= 4\nv0 += 1"),
+    Example("a loop", "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2"),
+    Example(
+        "a loop in a loop",
+        "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v2 = 4\n  while v2 > 0:\n    v2 -= 1\n    v0 += 2",
+    ),
+    Example("an unknown line", "v0 = 3\n[MASK]\nv0 *= 2"),
+)
+
+
+def help_text() -> str:
+    """The card for a help page, one paragraph for each form."""
+    forms = [f"`{form.text}` {form.meaning}." for form in FORMS]
+    example = f"For example, 3 rounds of a loop: `{EXAMPLES[1].source.replace(chr(10), ' ⏎ ')}`."
+    return "\n\n".join(["**What may be typed**, a statement a line; the result is v0 modulo 1000:", *forms, example])
+
+
+def markdown() -> str:
+    """The card as a table for a document."""
+    rows = [f"| `{form.text}` | {form.meaning} |" for form in FORMS]
+    return "\n".join(["| statement | meaning |", "|---|---|", *rows])

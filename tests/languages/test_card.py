@@ -1,0 +1,32 @@
+"""The language card tells the truth, and is where people look."""
+
+from pathlib import Path
+
+import pytest
+
+from ipagnn.languages.arithmetic import parse
+from ipagnn.languages.arithmetic.card import EXAMPLES, FORMS, Example, Form, help_text, markdown
+from ipagnn.languages.arithmetic.membership import outside_grammar
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.text)
+def test_every_form_can_be_typed(form: Form) -> None:
+    around = {
+        "else:": "v0 = 1\nif v0 > 0:\n  pass\nelse:\n  pass",
+        "break": "v0 = 1\nv1 = 4\nwhile v1 > 0:\n  v1 -= 1\n  break",
+    }
+    source = around.get(form.text, f"v0 = 1\nv1 = 4\n{form.text}\n{'  v1 -= 1' if form.text.endswith(':') else ''}")
+    assert form.text in source
+    assert len(parse(source)) > 1
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_examples_are_programs_of_the_training_language(example: Example) -> None:
+    assert outside_grammar(parse(example.source)) == []
+
+
+def test_readme_has_the_card() -> None:
+    assert markdown() in README.read_text()
+    assert all(f"`{form.text}` {form.meaning}." in help_text() for form in FORMS)

@@ -1,5 +1,6 @@
 """The environment IPA-GNN: an instruction pointer, and a belief in the value of every variable."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar, Final, Literal
@@ -10,15 +11,18 @@ from torch import Tensor, nn
 
 from ipagnn._common.options import option
 from ipagnn.data.contract import Batch, RowKind
+from ipagnn.languages.arithmetic.automata import Automaton, read_statement
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, grammar_statements, masked_choices
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, MASK, MAX_NUMBER, NUMBER, OPERATION, VARIABLE
-from ipagnn.models.base import ProgramModel, rows_of
+from ipagnn.models.base import ProgramModel, StageProgress, rows_of
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.message_passing import Edges
 from ipagnn.models.output import Output, Recorded, recorded
 from ipagnn.models.registry import register
 from ipagnn.nn.environment import SMALLEST_MASS, run_environment
+from ipagnn.nn.values.base import Values
 from ipagnn.nn.values.classes import Classes
+from ipagnn.nn.values.digits import Digits
 from ipagnn.ops.pointer.environment import WRITES, plan_environment
 from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
 from ipagnn.ops.pointer.packed import Packed
@@ -61,7 +65,24 @@ class EnvIPAGNN(ProgramModel):
 
         hidden: int = option(256, "Width of the network that says what statements do.", least=1)
         width: int = option(128, "Width of the embedding of values.", least=1)
-        values: Literal["classes"] = option("classes", "How values are represented: `classes`, one of all values.")
+        values: Literal["classes", "digits"] = option(
+            "classes",
+            "How values are represented: `classes`, one belief over all values; `digits`, one over each decimal digit, "
+            "for moduli that are powers of ten.",
+            phrase="values as {}",
+        )
+        states: int = option(32, "Latent states of a statement. For values as digits.", least=2)
+        noise: float = option(
+            1.6,
+            "Deviation of the noise on states. It rises from 0 in the second stage of training and makes states "
+            "discrete. For values as digits.",
+            least=0,
+        )
+        widths: tuple[int, ...] = option(
+            (1, 3, 5, 8),
+            "Numbers of digits that are worked with in training, one of them drawn for each batch. For values as "
+            "digits.",
+        )
 
     name: ClassVar[str] = "env-ipa-gnn"
     title: ClassVar[str] = "Environment IPA-GNN"
@@ -76,7 +97,13 @@ class EnvIPAGNN(ProgramModel):
     def build(self, generator: torch.Generator) -> None:
         """See `ProgramModel.build`."""
         config = self.config
-        self.values = Classes(config.grammar.modulus, config.hidden, config.width, generator)
+        self.values: Values
+        if config.values == "digits":
+            self.values = Digits(
+                config.grammar.modulus, config.hidden, config.width, config.states, config.widths, generator
+            )
+        else:
+            self.values = Classes(config.grammar.modulus, config.hidden, config.width, generator)
         self.mask_weights = nn.Parameter(torch.zeros(len(masked_choices(config.grammar))))
 
     @classmethod
@@ -102,9 +129,10 @@ class EnvIPAGNN(ProgramModel):
         return self._output(total, record)
 
     def loss(self, output: Output, batch: Batch) -> Tensor:
-        """-log P(target). [program]"""
+        """-log P(target), and in training what the values cost. [program]"""
         if "likelihood" in output.recorded:
-            return -output["likelihood"].clamp_min(LEAST_LIKELIHOOD).log()
+            cost = self.values.cost() / max(1, len(batch)) if self.training else 0.0
+            return cost - output["likelihood"].clamp_min(LEAST_LIKELIHOOD).log()
         return -output.logits.gather(1, batch.target[:, None]).squeeze(1)
 
     def correct(self, output: Output, batch: Batch) -> Tensor:
@@ -112,6 +140,36 @@ class EnvIPAGNN(ProgramModel):
         if "likelihood" in output.recorded:
             return output["likelihood"].detach() > 0.5
         return super().correct(output, batch)
+
+    def on_step(self, progress: StageProgress) -> None:
+        """Let the noise of the values rise in the first 60% of the second stage, or of the only one."""
+        rising = min(progress.stages, 2)
+        share = min(1.0, progress.progress / 0.6) if progress.stage == rising else float(progress.stage > rising)
+        self.values.disturb(self.config.noise * share)
+
+    def automaton(self, statement: str) -> Automaton:
+        """What a statement does to the digits of its variable, with as few states as can be. Exact, for any number.
+
+        Args:
+            statement: Arithmetic or a condition, as in `*= 7` or `if % 10 < 4`; a variable may be named.
+
+        Raises:
+            ValueError: The values of this model are no digits, or the text is no statement.
+        """
+        return self.automata([read_statement(statement, self.config.grammar)])[0]
+
+    def automata(self, statements: Iterable[tuple[int, int]]) -> list[Automaton]:
+        """The same for statements given as operation ids and operands.
+
+        Raises:
+            ValueError: The values of this model are no digits.
+        """
+        if not isinstance(self.values, Digits):
+            raise ValueError(
+                "The values of this model are classes, so that its statements are tables and no automata: see "
+                '`tabulate`. A model with values="digits" has automata.'
+            )
+        return [self.values.automaton(operation, operand) for operation, operand in statements]
 
     @torch.no_grad()
     def tabulate(self, statements: StatementArray | None = None) -> ValueTables:

@@ -56,7 +56,7 @@ class Validation:
         correct, loss, count = 0.0, 0.0, 0
         with torch.inference_mode():
             for batch in self._batches:
-                output = self.model(batch)
+                output = self.model(batch, record=self.model.learns_from)
                 correct += float(self.model.correct(output, batch).sum())
                 loss += float(self.model.loss(output, batch).double().sum())
                 count += len(batch)

@@ -14,13 +14,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, compare
 from ipagnn.languages.arithmetic.tables import statement_text
-from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, MULTIPLY, SUBTRACT
+from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, MULTIPLY, OPERATION_ID, SUBTRACT
 
 DIGITS: Final = 10
 MAX_STATES: Final = 100_000
 """States that an automaton may have."""
+
+ARITHMETIC: Final = (ASSIGN, ADD, SUBTRACT, MULTIPLY)
+"""Operations that write a number."""
 
 Table = npt.NDArray[np.int32]
 Cell = Callable[[int, int], tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]]
@@ -218,7 +222,7 @@ def true_automaton(operation: int, operand: int, condition_modulus: int = 10) ->
     """
     if operation in COMPARISON:
         return _true_condition(operation, operand, condition_modulus)
-    if operation not in (ASSIGN, ADD, SUBTRACT, MULTIPLY):
+    if operation not in ARITHMETIC:
         raise ValueError(f"Operation {operation} is neither arithmetic nor a condition, so no automaton computes it.")
     start = 0 if operation == MULTIPLY else operand
     states, gives, goes = {start: 0}, [], []
@@ -271,6 +275,26 @@ def extract(operation: int, operand: int, cell: Cell) -> Automaton:
         stops.append(stopped)
         _check_states(len(states))
     return _automaton(operation, operand, gives, goes, np.array(stops, np.bool_))
+
+
+def read_statement(text: str, grammar: Grammar = PAPER) -> tuple[int, int]:
+    """The id of the operation and the operand of a statement, as in `*= 7`, `if % 10 < 4` or `while v1 > 0`.
+
+    Raises:
+        ValueError: The text is no statement of one line.
+    """
+    words = [word for word in text.strip().removesuffix(":").split() if not (word[0] == "v" and word[1:].isdigit())]
+    modulo = str(grammar.condition_modulus)
+    if "%" in words and words[words.index("%") + 1 :][:1] == [modulo]:
+        words = [*words[: words.index("%")], *words[words.index("%") + 2 :][:1], "%", *words[words.index("%") + 3 :]]
+    name, operand = " ".join(words[:-1]), words[-1] if words else ""
+    operation = OPERATION_ID.get(name)
+    if operation is None or not operand.isdecimal() or not (operation in COMPARISON or operation in ARITHMETIC):
+        raise ValueError(
+            f"{text!r} is no statement; write one as in `*= 7`, `if % {modulo} < 4` or `while > 0`, with a number at "
+            "its end."
+        )
+    return operation, int(operand)
 
 
 def claim(disagreements: list[Disagreement], statements: int) -> str:

@@ -65,3 +65,10 @@ class Values(nn.Module, ABC):
         Draws must follow from the batch alone (seed a generator from it), so that a run that is resumed goes on as it
         would have.
         """
+
+    def disturb(self, noise: float) -> None:
+        """Called before each step of training with the deviation of the noise to train with; by default nothing."""
+
+    def cost(self) -> Tensor | float:
+        """What training pays for how the last batch was computed, summed over its programs; by default nothing."""
+        return 0.0

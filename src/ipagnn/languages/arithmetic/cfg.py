@@ -26,7 +26,7 @@ class ControlFlowGraph:
         nodes: int32 [node - 1]; index of the line of each node but the exit, which has none.
         true: int32 [node]; where control goes if the node's condition holds.
         false: int32 [node]; where it goes if not. Equal to `true` for a node that does not branch.
-        node_tokens: int16 [node, 4]; the tokens of each node's line, zeros for the exit.
+        node_tokens: int16 [node, token]; the tokens of each node's line, zeros for the exit.
     """
 
     program: Program
@@ -113,7 +113,7 @@ def control_flow_graph(program: Program) -> ControlFlowGraph:
     node_lines, true, false = np.empty((3, size), np.int32)
     count = control_flow(program.line_tokens, node_lines, true, false, np.empty((GRAPH_SCRATCH, size), np.int32))
     nodes, true, false = node_lines[: count - 1].copy(), true[:count].copy(), false[:count].copy()
-    node_tokens = np.zeros((count, 4), np.int16)
+    node_tokens = np.zeros((count, program.line_tokens.shape[1]), np.int16)
     node_tokens[:-1] = program.line_tokens[nodes]
     arrays: list[npt.NDArray[Any]] = [nodes, true, false, node_tokens]
     for array in arrays:
@@ -129,7 +129,7 @@ def steps(program: Program) -> int:
     """
     total = 1
     weights: list[int] = []  # by depth: what a line below a line of that depth counts
-    for indent, operation, _, _ in program.line_tokens.tolist():
+    for indent, operation in program.line_tokens[:, :2].tolist():
         depth = indent - 1
         weight = weights[depth - 1] if depth else 1
         total += weight

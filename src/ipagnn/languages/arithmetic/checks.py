@@ -29,6 +29,13 @@ REASONS: Final[dict[int, str]] = {
     c.NOT_MASKED: "no line is masked, and the task is partial",
     c.MASKED: "a line is masked, and the task is full",
 }
+EXTENDED_REASONS: Final[dict[int, str]] = REASONS | {
+    c.BAD_VARIABLE: f"its variable is not v0 to v{v.MAX_VARIABLES - 1}, or stands where the statement has none",
+    c.BAD_OPERAND: f"its operand is not a number from 0 to {v.MAX_LITERAL} or a variable v0 to v{v.MAX_VARIABLES - 1}, "
+    "or stands where the statement has none",
+    c.UNASSIGNED: "it reads a variable before any line assigns it",
+    c.NO_RESULT: "the program ends here and never assigns a variable",
+}
 _TASKS: Final = {None: c.ANY_TASK, "full": c.FULL, "partial": c.PARTIAL}
 
 
@@ -60,6 +67,7 @@ def check_programs(
     task: str | None = None,
     modulus: int | None = None,
     known: bool = False,
+    extended: bool = False,
 ) -> None:
     """Refuse what is not made of programs of the language; what passes can be given to compiled code.
 
@@ -70,15 +78,19 @@ def check_programs(
         task: `full` or `partial`: no program may be masked, or every one must be; None takes both.
         modulus: Targets are below it; None takes all from -1 on.
         known: Whether every target must be known; if not, -1 stands for one that is not.
+        extended: Whether statements of all grammars are accepted, not just those of the paper's language; and programs
+            that never assign v0.
 
     Raises:
         InvalidProgramError: The first problem.
     """
-    _check_arrays(line_offsets, line_tokens, target)
-    program, line, problem = find_problem(line_offsets, line_tokens, _TASKS[task])
+    _check_arrays(line_offsets, line_tokens, target, extended)
+    program, line, problem = find_problem(line_offsets, line_tokens, _TASKS[task], extended)
     if problem != c.FINE:
         whole = problem in (c.EMPTY, c.MASKED, c.NOT_MASKED)
-        raise InvalidProgramError(REASONS[problem], program, None if whole else line)
+        raise InvalidProgramError(
+            (EXTENDED_REASONS if extended else REASONS)[problem], program, None if whole else line
+        )
     if target is not None:
         check_targets(target, modulus, known=known)
 
@@ -95,7 +107,7 @@ def check_targets(target: npt.NDArray[Any], modulus: int | None = None, *, known
 
 
 def _check_arrays(
-    line_offsets: npt.NDArray[Any], line_tokens: npt.NDArray[Any], target: npt.NDArray[Any] | None
+    line_offsets: npt.NDArray[Any], line_tokens: npt.NDArray[Any], target: npt.NDArray[Any] | None, extended: bool
 ) -> None:
     """Types and shapes, and offsets that stay within the tokens."""
     for name, array, kind, dimensions in (
@@ -107,8 +119,10 @@ def _check_arrays(
             raise InvalidProgramError(
                 f"{name} is {array.dtype} of {array.ndim} dimensions; it must be {np.dtype(kind)} of {dimensions}"
             )
-    if line_tokens.shape[1] != 4:
-        raise InvalidProgramError(f"line_tokens has {line_tokens.shape[1]} tokens a line; it must have 4")
+    width = line_tokens.shape[1]
+    if width != 4 and (not extended or width < 4):
+        more = " or more" if extended else ""
+        raise InvalidProgramError(f"line_tokens has {width} tokens a line; it must have 4{more}")
     rises = len(line_offsets) > 0 and line_offsets[0] == 0 and bool((np.diff(line_offsets) >= 0).all())
     if not rises or line_offsets[-1] != len(line_tokens):
         raise InvalidProgramError(f"line_offsets do not rise from 0 to the number of lines, {len(line_tokens)}")

@@ -8,10 +8,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from ipagnn._common.options import options_from_dict, options_to_dict
-from ipagnn.languages.arithmetic.vocabulary import MAX_NUMBER, VARIABLES
+from ipagnn.languages.arithmetic.vocabulary import MAX_LITERAL, MAX_NUMBER, VARIABLES, number_ids
 
 MAX_MODULUS: Final = 10**18
 MAX_CONDITION_MODULUS: Final = 100_000
+MAX_DATA_VARIABLES: Final = 10
 MAX_WEIGHT: Final = 1_000_000
 MAX_TOTAL: Final = 2**31 - 1
 """Largest sum of weights that a choice is made from."""
@@ -61,6 +62,21 @@ class Grammar:
         stmts_nothing: Weight of STMTS becoming nothing.
         block_limit: A program that executes more basic blocks than this has the target 1, as in the authors' data,
             whose limit is 200; 0 gives every program its true value. The programs are the same, whatever the limit.
+        variables: Most data variables of a program, v0, v1, ...; counters have the names after these. A program begins
+            by assigning some of them: the target variable and, of the others, as many as a uniform choice says.
+        target_variable: The variable whose final value is the target.
+        digit_variables: How many of the data variables, the last ones, hold a digit in 0..9. They are assigned only.
+        operand_number: Weight at which the operand of an arithmetic line is a number.
+        operand_variable: Weight at which it is a variable: for `*=` a digit variable of the program, for the others any
+            other data variable or the counter of a loop around; a number if there is none.
+        factors: Least and largest constant of `*=`; (0, 0) stands for `operands`.
+        by_digits: Whether the constants of `initial_values`, `operands` and `factors` are drawn by first drawing how
+            many digits they have, each number of digits alike.
+        condition_number: Weight at which a condition compares a data variable modulo `condition_modulus` with a number.
+        condition_variable: Weight at which it compares two data variables: `v1 < v2`.
+        stmt_assign: Weight of a STMT becoming an assignment of a number to a data variable (1 line).
+        wrap: Whether every assignment takes its result modulo `modulus`. Conditions on a remainder and the target are
+            the same either way, conditions between variables are not, and need it.
     """
 
     modulus: int = 1000
@@ -88,6 +104,17 @@ class Grammar:
     stmts_stmt: int = 1
     stmts_nothing: int = 1
     block_limit: int = 0
+    variables: int = 1
+    target_variable: int = 0
+    digit_variables: int = 0
+    operand_number: int = 1
+    operand_variable: int = 0
+    factors: tuple[int, int] = (0, 0)
+    by_digits: bool = False
+    condition_number: int = 1
+    condition_variable: int = 0
+    stmt_assign: int = 0
+    wrap: bool = False
 
     def __post_init__(self) -> None:
         _check_integer("modulus", self.modulus, 1, MAX_MODULUS)
@@ -97,8 +124,10 @@ class Grammar:
                 f"condition_modulus is {self.condition_modulus}, which does not divide modulus, {self.modulus}; "
                 "conditions could then not be decided from v0 modulo modulus. Choose a divisor."
             )
-        for name in ("initial_values", "operands", "condition_operands", "loop_counts"):
-            _check_range(name, getattr(self, name))
+        for name in ("initial_values", "operands", "factors"):
+            _check_range(name, getattr(self, name), MAX_LITERAL)
+        for name in ("condition_operands", "loop_counts"):
+            _check_range(name, getattr(self, name), MAX_NUMBER)
         _check_integer("counters", self.counters, 0, VARIABLES - 1)
         _check_names("arithmetic_operations", self.arithmetic_operations, ARITHMETIC)
         _check_names("comparisons", self.comparisons, COMPARISONS)
@@ -108,14 +137,63 @@ class Grammar:
                 _check_integer(field.name, getattr(self, field.name), 1, MAX_WEIGHT)
             elif field.name.startswith(("stmt_", "block_", "stmts_")) and field.name != "block_limit":
                 _check_integer(field.name, getattr(self, field.name), 0, MAX_WEIGHT)
+        self._check_variables()
         if self.stmt_pass + self.stmt_arithmetic == 0:
             raise ValueError(
                 "stmt_pass and stmt_arithmetic are both 0, so no program could ever end; let one of them be 1 or more."
             )
 
+    def _check_variables(self) -> None:
+        _check_integer("variables", self.variables, 1, MAX_DATA_VARIABLES)
+        _check_integer("digit_variables", self.digit_variables, 0, self.variables - 1)
+        _check_integer("target_variable", self.target_variable, 0, self.variables - self.digit_variables - 1)
+        for number, variable in (("operand_number", "operand_variable"), ("condition_number", "condition_variable")):
+            for name in (number, variable):
+                _check_integer(name, getattr(self, name), 0, MAX_WEIGHT)
+            if getattr(self, number) + getattr(self, variable) == 0:
+                raise ValueError(f"{number} and {variable} are both 0; let one of them be 1 or more.")
+        for name in ("by_digits", "wrap"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be true or false.")
+        if self.condition_variable and not self.wrap:
+            raise ValueError(
+                "condition_variable is above 0 and wrap is false; the values that such conditions compare could then "
+                "grow without bound. Set wrap."
+            )
+        if self.wrap and self.loop_counts[1] >= self.modulus:
+            raise ValueError(
+                f"loop_counts is {self.loop_counts!r}, modulus is {self.modulus} and wrap is set; loops cannot count "
+                "so far. Choose a larger modulus."
+            )
+        if self.is_extended and self.block_limit:
+            raise ValueError(
+                f"block_limit is {self.block_limit}; it is for the authors' labels of the paper's language, and this "
+                "grammar goes past it. Set it to 0."
+            )
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether programs go past the paper's language: more data variables, other operands, larger numbers, ..."""
+        return self.tokens > 4 or any(getattr(self, name) != default for name, default in _EXTENSIONS.items())
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a line: four, and more if numbers above 999 may be drawn."""
+        return 3 + len(number_ids(max(self.initial_values[1], self.operands[1], self.factors[1])))
+
+    @property
+    def counter_names(self) -> range:
+        """The variables that count loops."""
+        return range(self.variables, self.variables + self.counters)
+
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON knows them; `from_dict` reads it back."""
-        return options_to_dict(self)
+        """The fields as JSON knows them; `from_dict` reads it back.
+
+        Fields that go past the paper's language are left out where they have their defaults, so that models and data
+        sets of before keep their files and fingerprints.
+        """
+        values = options_to_dict(self)
+        return {key: x for key, x in values.items() if key not in _EXTENSIONS or getattr(self, key) != _EXTENSIONS[key]}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Grammar":
@@ -187,12 +265,11 @@ def _check_integer(name: str, value: object, least: int, largest: int) -> None:
         raise ValueError(f"{name} is {value!r}; it must be a whole number from {least} to {largest}.")
 
 
-def _check_range(name: str, value: object) -> None:
+def _check_range(name: str, value: object, largest: int) -> None:
     whole = isinstance(value, tuple) and len(value) == 2 and all(type(x) is int for x in value)
-    if not whole or not 0 <= value[0] <= value[1] <= MAX_NUMBER:  # type: ignore[index]
+    if not whole or not 0 <= value[0] <= value[1] <= largest:  # type: ignore[index]
         raise ValueError(
-            f"{name} is {value!r}; it must be two whole numbers, the least and the largest, from 0 to {MAX_NUMBER}, "
-            "the numbers of the vocabulary."
+            f"{name} is {value!r}; it must be two whole numbers, the least and the largest, from 0 to {largest}."
         )
 
 
@@ -200,6 +277,13 @@ def _check_names(name: str, value: object, accepted: tuple[str, ...]) -> None:
     if not isinstance(value, tuple) or not value or len(set(value)) != len(value) or not set(value) <= set(accepted):
         raise ValueError(f"{name} is {value!r}; it must be one or more of {', '.join(accepted)}, each at most once.")
 
+
+_NAMES: Final = (
+    *("variables", "target_variable", "digit_variables", "operand_number", "operand_variable", "factors", "by_digits"),
+    *("condition_number", "condition_variable", "stmt_assign", "wrap"),
+)
+_EXTENSIONS: Final[dict[str, Any]] = {field.name: field.default for field in fields(Grammar) if field.name in _NAMES}
+"""Fields that go past the paper's language, and their values in it."""
 
 PAPER: Final = Grammar()
 """The language of the paper."""

@@ -1,9 +1,10 @@
 """The exact value and the trace of a program.
 
-Semantics are Python's, with integers of any size; a variable that no executed line has assigned is 0. Statements
-combine a variable with constants only, so what a loop does depends on few numbers: the values, at its head, of the
-variables that it mentions and that are live there. `execute` therefore remembers every loop's result by those values
-and runs programs whose traces are far too long to walk. If such values come back before the loop ends, it never will.
+Semantics are Python's, with integers of any size; a variable that no executed line has assigned is 0. With `wrap`,
+every assignment takes its result modulo the modulus (see `Grammar.wrap`). What a loop does depends on few numbers: the
+values, at its head, of the variables that it mentions and that are live there. `execute` therefore remembers every
+loop's result by those values and runs programs whose traces are far too long to walk. If such values come back before
+the loop ends, it never will.
 """
 
 from collections.abc import Iterator
@@ -58,7 +59,7 @@ class Step(NamedTuple):
 
     Attributes:
         line: Index of the line, from 0, as in `Program.lines`.
-        v0: v0 modulo the modulus after the statement.
+        v0: v0, or the variable that was asked for, modulo the modulus after the statement.
         branch: Whether the condition held; None for a statement without one.
     """
 
@@ -71,7 +72,7 @@ class Execution(NamedTuple):
     """What running a program to its end gives.
 
     Attributes:
-        value: v0 modulo the modulus.
+        value: v0, or the variable that was asked for, modulo the modulus.
         trace_length: Number of statements on the way, not counting `else`, `pass`, `break` and `continue`.
     """
 
@@ -79,9 +80,17 @@ class Execution(NamedTuple):
     trace_length: int
 
 
-def value(program: Program, modulus: int = 1000, condition_modulus: int = 10, max_steps: int = MAX_STEPS) -> int:
+def value(
+    program: Program,
+    modulus: int = 1000,
+    condition_modulus: int = 10,
+    max_steps: int = MAX_STEPS,
+    *,
+    wrap: bool = False,
+    variable: int = 0,
+) -> int:
     """The value of a program; see `execute`."""
-    return execute(program, modulus, condition_modulus, max_steps).value
+    return execute(program, modulus, condition_modulus, max_steps, wrap=wrap, variable=variable).value
 
 
 def trace_length(program: Program, condition_modulus: int = 10, max_steps: int = MAX_STEPS) -> int:
@@ -90,7 +99,13 @@ def trace_length(program: Program, condition_modulus: int = 10, max_steps: int =
 
 
 def trace(
-    program: Program, limit: int | None = 10_000, modulus: int = 1000, condition_modulus: int = 10
+    program: Program,
+    limit: int | None = 10_000,
+    modulus: int = 1000,
+    condition_modulus: int = 10,
+    *,
+    wrap: bool = False,
+    variable: int = 0,
 ) -> Iterator[Step]:
     """The executed statements one after the other, made as they are asked for.
 
@@ -99,26 +114,40 @@ def trace(
         limit: Statements after which the trace is cut off; None never cuts it off, even if the program is endless.
         modulus: What v0 is reported modulo.
         condition_modulus: The number after `%` in conditions.
+        wrap: Whether assignments take their results modulo `modulus`.
+        variable: The variable that is reported, v0 by default.
 
     Raises:
         MaskedProgramError: A line is masked.
     """
-    return islice(_walk(_compile(program, modulus, condition_modulus), [0] * v.VARIABLES), limit)
+    machine = _compile(program, modulus, condition_modulus, wrap, variable)
+    return islice(_walk(machine, [0] * v.MAX_VARIABLES), limit)
 
 
 def trace_values(
-    program: Program, limit: int | None = 10_000, modulus: int = 1000, condition_modulus: int = 10
+    program: Program,
+    limit: int | None = 10_000,
+    modulus: int = 1000,
+    condition_modulus: int = 10,
+    *,
+    wrap: bool = False,
 ) -> Iterator[tuple[int, ...]]:
     """The values of all variables, modulo the modulus, after each executed statement; see `trace`."""
-    machine = _compile(program, modulus, condition_modulus)
+    machine = _compile(program, modulus, condition_modulus, wrap, 0)
     common = lcm(modulus, condition_modulus)
     machine.reduction = [None if reduction is None else common for reduction in machine.reduction]
-    state = [0] * v.VARIABLES
+    state = [0] * v.MAX_VARIABLES
     return (tuple([value % modulus for value in state]) for _ in islice(_walk(machine, state), limit))
 
 
 def execute(
-    program: Program, modulus: int = 1000, condition_modulus: int = 10, max_steps: int = MAX_STEPS
+    program: Program,
+    modulus: int = 1000,
+    condition_modulus: int = 10,
+    max_steps: int = MAX_STEPS,
+    *,
+    wrap: bool = False,
+    variable: int = 0,
 ) -> Execution:
     """Run a program to its end.
 
@@ -127,16 +156,18 @@ def execute(
         modulus: What the value is taken modulo.
         condition_modulus: The number after `%` in conditions.
         max_steps: Statements carried out before giving up; one on a number of many bits counts as several.
+        wrap: Whether assignments take their results modulo `modulus`.
+        variable: The variable that is the value, v0 by default.
 
     Raises:
         MaskedProgramError: A line is masked.
         EndlessLoopError: A loop never ends.
         StepLimitError: The program has not ended after `max_steps` steps.
     """
-    machine = _compile(program, modulus, condition_modulus)
-    loops = _loops(machine.graph)
+    machine = _compile(program, modulus, condition_modulus, wrap, variable)
+    loops = _loops(machine)
     successors, exit_node = machine.successors, machine.graph.exit
-    state = [0] * v.VARIABLES
+    state = [0] * v.MAX_VARIABLES
     frames: list[_Frame] = []
     length = work = 0
     node = 0
@@ -144,7 +175,7 @@ def execute(
         while frames and not frames[-1].loop.head <= node < frames[-1].loop.end:
             frames.pop().remember(state, length)
         if node == exit_node:
-            return Execution(state[0] % modulus, length)
+            return Execution(state[variable] % modulus, length)
         if work >= max_steps:
             reason = f"the program was given up after {max_steps:,} steps, here at `{machine.text(node)}`."
             raise StepLimitError(machine.line(node), reason)
@@ -177,17 +208,20 @@ class _Machine:
     graph: ControlFlowGraph
     modulus: int
     condition_modulus: int
+    asked: int  # the variable that is the program's value
     operations: list[int]
     comparisons: list[int | None]  # None where the node is no condition
     variables: list[int]
     operands: list[int]
+    sources: list[int | None]  # the variable that the operand is read from; None where it is a number
     modulo: list[bool]  # whether the node's condition is on the variable modulo `condition_modulus`
     successors: list[tuple[int, int]]  # false, true
     reduction: list[int | None]  # by variable: what its value may be taken modulo without changing anything
 
     def step(self, node: int, state: list[int]) -> bool:
         """Carry out one node; whether its condition held, False if it has none."""
-        comparison, variable, operand = self.comparisons[node], self.variables[node], self.operands[node]
+        comparison, variable, source = self.comparisons[node], self.variables[node], self.sources[node]
+        operand = self.operands[node] if source is None else state[source]
         current = state[variable]
         if comparison is not None:
             return compare(comparison, current % self.condition_modulus if self.modulo[node] else current, operand)
@@ -196,6 +230,11 @@ class _Machine:
         state[variable] = current if reduction is None else current % reduction
         return False
 
+    def reads(self, node: int) -> int:
+        """The variable that the node's operand is read from, as a bit mask; 0 for a number."""
+        source = self.sources[node]
+        return 0 if source is None else 1 << source
+
     def line(self, node: int) -> int:
         return int(self.graph.nodes[node]) + 1
 
@@ -203,29 +242,64 @@ class _Machine:
         return format_line(self.graph.program.lines[self.line(node) - 1], self.condition_modulus)
 
 
-def _compile(program: Program, modulus: int, condition_modulus: int) -> _Machine:
+def _compile(program: Program, modulus: int, condition_modulus: int, wrap: bool, asked: int) -> _Machine:
     if modulus < 1 or condition_modulus < 1:
         raise ValueError(f"modulus is {modulus} and condition_modulus {condition_modulus}; both must be at least 1.")
     if program.is_partial:
         line = program.masked_lines[0] + 1
         raise MaskedProgramError(line, "the line is masked, so the program has no value; put a statement in its place.")
     graph = control_flow_graph(program)
-    _, operations, variables, operands = (column.tolist() for column in graph.node_tokens[:-1].T)
-    variables = [variable - v.VARIABLE for variable in variables]
-    operands = [operand - v.NUMBER for operand in operands]
+    rows = graph.node_tokens[:-1].tolist()
+    operations = [row[1] for row in rows]
+    variables = [v.variable_of(row[2]) for row in rows]
+    operands = [v.number_of(row[3:]) for row in rows]
+    sources = [v.variable_of(row[3]) if row[3] >= v.VARIABLE else None for row in rows]
     comparisons = [COMPARISON.get(operation) for operation in operations]
     modulo = [operation in MODULAR for operation in operations]
     # Additions, subtractions and products commute with taking remainders, and so do conditions on a remainder. A plain
-    # comparison does not: a variable that meets one keeps its full value.
-    reduction: list[int | None] = [condition_modulus] * v.VARIABLES
-    reduction[0] = lcm(modulus, condition_modulus)
-    for comparison, modular, variable in zip(comparisons, modulo, variables, strict=True):
-        if comparison is not None and not modular:
-            reduction[variable] = None
+    # comparison does not: variables that meet one keep their full value, and so do those that are added to these.
+    plain = {
+        k
+        for comparison, modular, variable, source in zip(comparisons, modulo, variables, sources, strict=True)
+        if comparison is not None
+        for k in ((source,) if modular else (variable, source))
+        if k is not None
+    }
+    flows = {
+        (source, variable)
+        for comparison, variable, source in zip(comparisons, variables, sources, strict=True)
+        if comparison is None and source is not None
+    }
+    reduction: list[int | None] = [condition_modulus] * v.MAX_VARIABLES
+    for k in _reaching({asked}, flows):
+        reduction[k] = lcm(modulus, condition_modulus)
+    for k in _reaching(plain, flows):
+        reduction[k] = None
+    if wrap:
+        reduction = [modulus] * v.MAX_VARIABLES
     successors = list(zip(graph.false.tolist(), graph.true.tolist(), strict=True))
     return _Machine(
-        graph, modulus, condition_modulus, operations, comparisons, variables, operands, modulo, successors, reduction
+        graph,
+        modulus,
+        condition_modulus,
+        asked,
+        operations,
+        comparisons,
+        variables,
+        operands,
+        sources,
+        modulo,
+        successors,
+        reduction,
     )
+
+
+def _reaching(variables: set[int], flows: set[tuple[int, int]]) -> set[int]:
+    """The variables, and all whose values flow into one of them; a flow is (from, to)."""
+    reached = set(variables)
+    while new := {source for source, variable in flows if variable in reached} - reached:
+        reached |= new
+    return reached
 
 
 def _walk(machine: _Machine, state: list[int]) -> Iterator[Step]:
@@ -234,7 +308,9 @@ def _walk(machine: _Machine, state: list[int]) -> Iterator[Step]:
     node = 0
     while node != machine.graph.exit:
         branch = machine.step(node, state)
-        yield Step(lines[node], state[0] % machine.modulus, None if machine.comparisons[node] is None else branch)
+        yield Step(
+            lines[node], state[machine.asked] % machine.modulus, None if machine.comparisons[node] is None else branch
+        )
         node = machine.successors[node][branch]
 
 
@@ -274,10 +350,11 @@ class _Frame:
             self.loop.results[key] = _Result(outputs, length - arrival)
 
 
-def _loops(graph: ControlFlowGraph) -> dict[int, _Loop]:
+def _loops(machine: _Machine) -> dict[int, _Loop]:
     """The loops by their head nodes. Sets of variables are bit masks."""
-    live = _live_variables(graph)
-    tokens = graph.node_tokens[:-1].tolist()
+    graph = machine.graph
+    live = _live_variables(machine)
+    tokens = graph.node_tokens[:-1, :2].tolist()
     loops: dict[int, _Loop] = {}
     open_loops: list[list[int]] = []  # head, indent, variables mentioned, variables written
 
@@ -289,14 +366,14 @@ def _loops(graph: ControlFlowGraph) -> dict[int, _Loop]:
         after = live[int(graph.false[head])]
         loops[head] = _Loop(head, end, _members(mentioned & live[head]), _members(written & after))
 
-    for node, (indent, operation, variable, _) in enumerate(tokens):
+    for node, (indent, operation) in enumerate(tokens):
         while open_loops and indent <= open_loops[-1][1]:
             close(node)
         if operation in v.WHILE_OPERATIONS:
             open_loops.append([node, indent, 0, 0])
         if open_loops:
-            bit = 1 << (variable - v.VARIABLE)
-            open_loops[-1][2] |= bit
+            bit = 1 << machine.variables[node]
+            open_loops[-1][2] |= bit | machine.reads(node)
             if operation not in v.WHILE_OPERATIONS and operation not in v.IF_OPERATIONS:
                 open_loops[-1][3] |= bit
     while open_loops:
@@ -304,29 +381,30 @@ def _loops(graph: ControlFlowGraph) -> dict[int, _Loop]:
     return loops
 
 
-def _live_variables(graph: ControlFlowGraph) -> list[int]:
-    """By node, the variables whose values on arrival can matter to a condition or to the final v0, as bit masks.
+def _live_variables(machine: _Machine) -> list[int]:
+    """By node, the variables whose values on arrival can matter to a condition or to the result, as bit masks.
 
     A variable that is only counted up and never looked at is not live: `v2 += 1` reads v2 for v2's sake alone.
     """
-    tokens = graph.node_tokens.tolist()
+    graph = machine.graph
     true, false = graph.true.tolist(), graph.false.tolist()
-    predecessors: list[list[int]] = [[] for _ in tokens]
+    predecessors: list[list[int]] = [[] for _ in true]
     for node in range(graph.exit):
         for successor in {true[node], false[node]}:
             predecessors[successor].append(node)
-    live = [0] * len(tokens)
-    live[graph.exit] = 1  # v0
+    live = [0] * len(true)
+    live[graph.exit] = 1 << machine.asked
     waiting = list(range(graph.exit))  # the last node first; a node comes back whenever a successor's set has grown
     while waiting:
         node = waiting.pop()
-        _, operation, variable, _ = tokens[node]
-        bit = 1 << (variable - v.VARIABLE)
+        bit = 1 << machine.variables[node]
         needed = live[true[node]] | live[false[node]]
-        if operation == v.ASSIGN:
-            needed &= ~bit
-        elif operation in v.IF_OPERATIONS or operation in v.WHILE_OPERATIONS:
-            needed |= bit
+        if machine.comparisons[node] is not None:
+            needed |= bit | machine.reads(node)
+        elif needed & bit:
+            if machine.operations[node] == v.ASSIGN:
+                needed &= ~bit
+            needed |= machine.reads(node)
         if needed != live[node]:
             live[node] = needed
             waiting += predecessors[node]
@@ -334,4 +412,4 @@ def _live_variables(graph: ControlFlowGraph) -> list[int]:
 
 
 def _members(mask: int) -> tuple[int, ...]:
-    return tuple(k for k in range(v.VARIABLES) if mask >> k & 1)
+    return tuple(k for k in range(v.MAX_VARIABLES) if mask >> k & 1)

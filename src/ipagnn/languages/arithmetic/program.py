@@ -8,7 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ipagnn.languages.arithmetic.checks import check_programs
-from ipagnn.languages.arithmetic.vocabulary import MASK, NUMBER, OPERATION, OPERATIONS, VARIABLE
+from ipagnn.languages.arithmetic.vocabulary import (
+    EXTENDED_VOCABULARY_SIZE,
+    MASK,
+    NUMBER,
+    OPERATION,
+    OPERATIONS,
+    VARIABLE,
+    number_of,
+    variable_of,
+)
 
 TokenArray = npt.NDArray[np.int16]
 Task = Literal["full", "partial"]
@@ -23,38 +32,43 @@ class Line:
         indent: Nesting depth, 0 at the top.
         operation: A name of `vocabulary.OPERATIONS`, or `"mask"`.
         variable: `k` of `vk`; None for `else`, `pass`, `continue`, `break` and a mask.
-        operand: The constant on the right; None where the line has none.
+        operand: The number on the right; None where there is none.
+        source: `k` of a `vk` on the right; None where there is none.
     """
 
     indent: int
     operation: str
     variable: int | None
     operand: int | None
+    source: int | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Program:
-    """A program, held as the four token ids of each of its lines, which spell it completely.
+    """A program, held as the token ids of its lines, which spell it completely.
 
-    docs/specification.md, section 4, has the ids.
+    docs/specification.md, section 4, has the ids. A line has four; more if a number of the program is above 999.
 
     Attributes:
-        line_tokens: int16 [line, 4]; read-only.
+        line_tokens: int16 [line, token]; read-only.
 
     Raises:
-        ValueError: The tokens spell no program of the language.
+        ValueError: The tokens spell no program of any grammar.
     """
 
     line_tokens: TokenArray
 
     def __post_init__(self) -> None:
         given = np.asarray(self.line_tokens)
-        if given.ndim != 2 or given.shape[1] != 4 or not len(given):
+        if given.ndim != 2 or given.shape[1] < 4 or not len(given):
             raise ValueError(f"line_tokens has shape {given.shape}; a program has at least one line of 4 tokens.")
-        if given.dtype != np.int16 and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() > MASK):
-            raise ValueError(f"line_tokens has numbers that are no token ids; these are 0 to {MASK}.")
+        largest = EXTENDED_VOCABULARY_SIZE - 1
+        if given.dtype != np.int16 and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() > largest):
+            raise ValueError(f"line_tokens has numbers that are no token ids; these are 0 to {largest}.")
         tokens = np.array(given, np.int16)  # a copy, so that nobody else can write to it
-        check_programs(np.array((0, len(tokens))), tokens)
+        while tokens.shape[1] > 4 and not tokens[:, -1].any():
+            tokens = np.ascontiguousarray(tokens[:, :-1])  # one program has one spelling, whatever table it was in
+        check_programs(np.array((0, len(tokens))), tokens, extended=True)
         tokens.setflags(write=False)
         object.__setattr__(self, "line_tokens", tokens)
 
@@ -84,14 +98,16 @@ class Program:
 
 
 def spell(tokens: Sequence[int]) -> Line:
-    """The line that four token ids stand for."""
-    indent, operation, variable, operand = tokens
+    """The line that token ids stand for."""
+    indent, operation, variable, operand, *further = tokens
     if operation == MASK:
         return Line(indent - NUMBER, "mask", None, None)
     name = OPERATIONS[operation - OPERATION]
     if variable == operation:
         return Line(indent - NUMBER, name, None, None)
-    return Line(indent - NUMBER, name, variable - VARIABLE, operand - NUMBER)
+    if operand >= VARIABLE:
+        return Line(indent - NUMBER, name, variable_of(variable), None, variable_of(operand))
+    return Line(indent - NUMBER, name, variable_of(variable), number_of([operand, *further]))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -100,8 +116,10 @@ class ProgramTable:
 
     Attributes:
         line_offsets: int64 [program + 1]; program `i` has the lines `line_offsets[i]:line_offsets[i + 1]`.
-        line_tokens: int16 [line, 4]; the lines of all programs, one after the other.
-        target: int64 [program]; v0 modulo the grammar's modulus at the end, of the complete program; -1 if unknown.
+        line_tokens: int16 [line, token]; the lines of all programs, one after the other. Four tokens in the paper's
+            language; more, padded with 0, where numbers may be above 999.
+        target: int64 [program]; v0, or the grammar's target variable, modulo the grammar's modulus at the end of the
+            complete program; -1 if unknown.
     """
 
     line_offsets: npt.NDArray[np.int64]
@@ -111,9 +129,19 @@ class ProgramTable:
     def __len__(self) -> int:
         return len(self.target)
 
-    def check(self, *, task: Task | None = None, modulus: int | None = None, known: bool = False) -> None:
+    def check(
+        self, *, task: Task | None = None, modulus: int | None = None, known: bool = False, extended: bool = False
+    ) -> None:
         """Refuse a table that is not made of programs of the language; see `checks.check_programs`."""
-        check_programs(self.line_offsets, self.line_tokens, self.target, task=task, modulus=modulus, known=known)
+        check_programs(
+            self.line_offsets,
+            self.line_tokens,
+            self.target,
+            task=task,
+            modulus=modulus,
+            known=known,
+            extended=extended,
+        )
 
     def __getitem__(self, index: int) -> Program:
         """Program `index`."""
@@ -149,10 +177,9 @@ class ProgramTable:
     def from_programs(programs: Sequence[Program], targets: Sequence[int | None] | None = None) -> "ProgramTable":
         """A table of `programs`; a target that is None, or not given at all, is unknown (-1)."""
         offsets = np.concatenate([[0], np.cumsum([len(p) for p in programs])]).astype(np.int64)
-        tokens = [p.line_tokens for p in programs] or [np.zeros((0, 4), np.int16)]
         known = targets if targets is not None else [None] * len(programs)
         target = np.array([-1 if t is None else t for t in known], np.int64)
-        return ProgramTable(offsets, np.concatenate(tokens), target)
+        return ProgramTable(offsets, _stack([p.line_tokens for p in programs]), target)
 
     @staticmethod
     def concatenate(tables: Sequence["ProgramTable"]) -> "ProgramTable":
@@ -160,6 +187,13 @@ class ProgramTable:
         lengths = np.concatenate([[0], *(t.lengths for t in tables)])
         return ProgramTable(
             np.cumsum(lengths).astype(np.int64),
-            np.concatenate([np.zeros((0, 4), np.int16), *(t.line_tokens for t in tables)]),
+            _stack([t.line_tokens for t in tables]),
             np.concatenate([np.zeros(0, np.int64), *(t.target for t in tables)]),
         )
+
+
+def _stack(parts: Sequence[TokenArray]) -> TokenArray:
+    """Lines one after the other, padded to the most tokens that one of them has."""
+    width = max([4, *(part.shape[1] for part in parts)])
+    padded = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) if part.shape[1] < width else part for part in parts]
+    return np.concatenate([np.zeros((0, width), np.int16), *padded])

@@ -145,8 +145,8 @@ def static_steps(program: Program) -> int:
 
     def rounds(head: int) -> int:
         above = lines[head - 1] if head else None
-        if above and above.operation == "=" and above.variable == lines[head].variable:
-            return above.operand or 0
+        if above and above.operation == "=" and above.variable == lines[head].variable and above.operand is not None:
+            return above.operand
         return 2
 
     total = 1
@@ -222,8 +222,10 @@ def program_hash(program: Program) -> int:
     """The 64-bit hash of a program. It is withheld from training if the first six bits are 0."""
     state = 0x243F6A8885A308D3
     for tokens in program.line_tokens.tolist():
-        line = sum(token << 16 * slot for slot, token in enumerate(tokens))
+        line = sum(token << 16 * slot for slot, token in enumerate(tokens[:4]))
         state = mix((state ^ line) + _GOLDEN & _BITS)
+        for token in filter(None, tokens[4:]):
+            state = mix((state ^ token) + _GOLDEN & _BITS)
     return state
 
 

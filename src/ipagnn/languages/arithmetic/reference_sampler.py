@@ -14,7 +14,7 @@ import numpy as np
 
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.program import Program
-from ipagnn.languages.arithmetic.vocabulary import NUMBER, OPERATION_ID, VARIABLE
+from ipagnn.languages.arithmetic.vocabulary import NUMBER, OPERATION_ID, VARIABLE, number_ids, variable_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def expansions(hole: Element, grammar: Grammar = PAPER) -> list[tuple[int, int, 
         repeat = (here("counter"), here("while"), Element("decrement", indent + 1, loops + 1), loop_body)
         return [
             (g.stmt_pass, 1, (here("pass"),)),
-            (g.stmt_arithmetic, 1, (here("arithmetic"),)),
+            (g.stmt_arithmetic + g.stmt_assign, 1, (here("arithmetic"),)),
             (g.stmt_if, 2, (here("if"), body)),
             (g.stmt_if_else, 4, (here("if"), body, here("else"), body)),
             *([(g.stmt_repeat, 4, repeat)] if loops < g.counters else []),
@@ -142,6 +142,8 @@ def draw_program(random: Random, length: int, grammar: Grammar = PAPER) -> Progr
     def line(indent: int, operation: str, variable: int, operand: int) -> tuple[int, int, int, int]:
         return NUMBER + indent, OPERATION_ID[operation], VARIABLE + variable, NUMBER + operand
 
+    if grammar.is_extended:
+        return _draw_extended(random, length, grammar)
     lines = [line(0, "=", 0, random.randint(*grammar.initial_values))]
     counters: list[int] = []  # of the loops around the line, the outermost first
     for element in draw_shape(random, length, grammar):
@@ -164,3 +166,77 @@ def draw_program(random: Random, length: int, grammar: Grammar = PAPER) -> Progr
             operation_id = OPERATION_ID[element.kind]
             lines.append((NUMBER + indent, operation_id, operation_id, NUMBER))
     return Program(np.array(lines, np.int16))
+
+
+def _draw_extended(random: Random, length: int, grammar: Grammar) -> Program:
+    """A program of a grammar that goes past the paper's language."""
+    g = grammar
+    digits = range(g.variables - g.digit_variables, g.variables)
+    used = random.randint(1, min(g.variables, length - 1))
+    others = random.sample([k for k in range(g.variables) if k != g.target_variable], used - 1)
+    declared = [g.target_variable, *others]
+    lines: list[list[int]] = []
+
+    def write(indent: int, operation: str, variable: int, operand: list[int]) -> None:
+        lines.append([NUMBER + indent, OPERATION_ID[operation], variable_id(variable), *operand])
+
+    def number(bounds: tuple[int, int]) -> list[int]:
+        least, largest = bounds
+        if g.by_digits:
+            count = random.randint(len(str(least)), len(str(largest)))
+            least, largest = max(least, 10 ** (count - 1) if count > 1 else 0), min(largest, 10**count - 1)
+        return number_ids(random.randint(least, largest))
+
+    def assign(indent: int, variable: int) -> None:
+        write(
+            indent, "=", variable, number_ids(random.randint(0, 9)) if variable in digits else number(g.initial_values)
+        )
+
+    def arithmetic(indent: int) -> None:
+        variable = random.choice([k for k in declared if k not in digits])
+        operation = random.choice(g.arithmetic_operations)
+        fitting = [k for k in declared if k in digits]
+        if operation != "*=":
+            fitting = [k for k in declared if k != variable] + counters
+        factors = g.operands if g.factors == (0, 0) else g.factors
+        operand = number(factors if operation == "*=" else g.operands)
+        if _chosen(random, g.operand_number, g.operand_variable) and fitting:
+            operand = [variable_id(random.choice(fitting))]
+        write(indent, operation, variable, operand)
+
+    for k in declared:
+        assign(0, k)
+    counters: list[int] = []
+    for element in draw_shape(random, length - used + 1, grammar):
+        indent = element.indent
+        del counters[element.loops + (element.kind == "while") :]
+        if element.kind == "arithmetic":
+            if _chosen(random, g.stmt_arithmetic, g.stmt_assign):
+                assign(indent, random.choice(declared))
+            else:
+                arithmetic(indent)
+        elif element.kind == "if":
+            comparison = random.choice(g.comparisons)
+            variable = random.choice(declared)
+            rest = [k for k in declared if k != variable]
+            if _chosen(random, g.condition_number, g.condition_variable) and rest:
+                write(indent, f"if {comparison}", variable, [variable_id(random.choice(rest))])
+            else:
+                write(indent, f"if {comparison} %", variable, number_ids(random.randint(*g.condition_operands)))
+        elif element.kind == "counter":
+            counters.append(random.choice([k for k in g.counter_names if k not in counters]))
+            write(indent, "=", counters[-1], number_ids(random.randint(*g.loop_counts)))
+        elif element.kind == "while":
+            write(indent, "while >", counters[-1], [NUMBER])
+        elif element.kind == "decrement":
+            write(indent, "-=", counters[-1], [NUMBER + 1])
+        else:
+            operation_id = OPERATION_ID[element.kind]
+            lines.append([NUMBER + indent, operation_id, operation_id, NUMBER])
+    width = max(map(len, lines))
+    return Program(np.array([line + [0] * (width - len(line)) for line in lines], np.int16))
+
+
+def _chosen(random: Random, other: int, weight: int) -> bool:
+    """Whether the second of two choices is made; these are their weights."""
+    return random.randrange(other + weight) >= other

@@ -11,6 +11,7 @@ from numba import njit
 
 from ipagnn.languages.arithmetic._compiled.blocks import GIVEN_UP, block_starts, exceeds_blocks
 from ipagnn.languages.arithmetic._compiled.execute import execute, new_memory
+from ipagnn.languages.arithmetic._compiled.extended import Extension, draw_extended
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH, control_flow, static_steps
 from ipagnn.languages.arithmetic._compiled.hash import is_withheld, program_hash
 from ipagnn.languages.arithmetic._compiled.random import seed_stream
@@ -24,14 +25,17 @@ from ipagnn.languages.arithmetic._compiled.sampler import (
     mask_lines,
     new_scratch,
 )
+from ipagnn.languages.arithmetic._compiled.walk import walk
 from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, PAPER, Grammar, Lengths
 from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
-from ipagnn.languages.arithmetic.vocabulary import OPERATION_ID
+from ipagnn.languages.arithmetic.vocabulary import MAX_VARIABLES, OPERATION_ID
 
 CHUNK: Final = 4096
 """Programs that a thread draws at a time."""
 TRAINING: Final = Lengths.training(10)
 """The lengths of the paper's training programs."""
+MAX_TRACE: Final = 100_000
+"""Statements that a program of a grammar past the paper's language executes at most; others are drawn again."""
 END: Final = 2**63
 """Indices of programs stay below this."""
 
@@ -50,7 +54,8 @@ class Sampler:
         withheld: False draws only programs that may be trained on, True only those withheld from training (see
             `hash_kernels`), None all programs. Lengths keep their distribution: a program on the wrong side is drawn
             again with the same length.
-        trace_limit: Programs that execute more statements than this are drawn again in the same way; 0 keeps them.
+        trace_limit: Programs that execute more statements than this are drawn again in the same way; 0 keeps them, but
+            for grammars past the paper's language stands for `MAX_TRACE`.
         masked_lines: How many lines of a partial program are masked; all choices of that many are equally likely.
     """
 
@@ -99,7 +104,9 @@ class Sampler:
         offsets: npt.NDArray[np.int64] = np.zeros(count + 1, np.int64)
         draw_lengths(np.uint64(self.seed), np.uint64(start), lengths, totals, np.empty(2, np.uint64), offsets[1:])
         np.cumsum(offsets, out=offsets)
-        table = ProgramTable(offsets, np.empty((int(offsets[-1]), 4), np.int16), np.empty(count, np.int64))
+        table = ProgramTable(
+            offsets, np.empty((int(offsets[-1]), self.grammar.tokens), np.int16), np.empty(count, np.int64)
+        )
         firsts = range(0, count, CHUNK)
         if threads == 1 or len(firsts) < 2:
             for first in firsts:
@@ -133,25 +140,46 @@ class Sampler:
         return Rules(
             g.modulus,
             g.condition_modulus,
-            *spread(g.initial_values),
-            *spread(g.operands),
+            *(spread(g.initial_values) if not g.is_extended else (0, 1)),
+            *(spread(g.operands) if not g.is_extended else (0, 1)),
             *spread(g.condition_operands),
             *spread(g.loop_counts),
             g.counters,
             np.array([OPERATION_ID[name] for name in g.arithmetic_operations], np.int16),
             np.array([OPERATION_ID[f"if {name} %"] for name in g.comparisons], np.int16),
             *(g.hole_stmt, g.hole_block, g.hole_stmts, g.hole_stmts_nonempty),
-            *(g.stmt_pass, g.stmt_arithmetic, g.stmt_repeat, g.stmt_if, g.stmt_if_else),
+            *(g.stmt_pass, g.stmt_arithmetic + g.stmt_assign, g.stmt_repeat, g.stmt_if, g.stmt_if_else),
             *(g.block_break, g.block_continue, g.block_plain),
             *(g.stmts_nonempty, g.stmts_stmt, g.stmts_nothing),
             g.block_limit,
+        )
+
+    @cached_property
+    def _extension(self) -> Extension:
+        g = self.grammar
+        factors = g.operands if g.factors == (0, 0) else g.factors
+        return Extension(
+            g.variables,
+            g.target_variable,
+            g.variables - g.digit_variables,
+            g.operand_number,
+            g.operand_variable,
+            g.condition_number,
+            g.condition_variable,
+            g.stmt_assign,
+            g.by_digits,
+            np.array(g.initial_values, np.int64),
+            np.array(g.operands, np.int64),
+            np.array(factors, np.int64),
+            np.array([OPERATION_ID[f"if {name}"] for name in g.comparisons], np.int16),
         )
 
     def _fill(self, table: ProgramTable, start: int, first: int) -> None:
         """Draw the programs of one chunk into `table`, whose first program is number `start`."""
         last = min(first + CHUNK, len(table))
         longest = self.lengths.longest
-        failed = _fill_chunk(
+        grammar = self.grammar
+        arguments = (
             np.uint64(self.seed),
             np.uint64(start + first),
             *self._distribution,
@@ -162,11 +190,15 @@ class Sampler:
             table.line_offsets[first : last + 1],
             table.line_tokens,
             table.target[first:last],
-            new_scratch(longest),
+            new_scratch(longest, grammar.tokens),
             np.empty((3, longest + 1), np.int32),
             np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
-            new_memory(longest, self.grammar.condition_modulus),
         )
+        if grammar.is_extended:
+            reduced = MAX_VARIABLES if grammar.wrap else grammar.variables
+            failed = _fill_extended(*arguments, self._extension, reduced, np.empty(MAX_VARIABLES, np.int64))
+        else:
+            failed = _fill_chunk(*arguments, new_memory(longest, grammar.condition_modulus))
         if failed >= 0:
             length = table.line_offsets[first + failed + 1] - table.line_offsets[first + failed]
             what = (
@@ -235,5 +267,55 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
             modulus, condition_modulus = rules.modulus, rules.condition_modulus
             if exceeds_blocks(program, node_lines, true, false, starts, modulus, condition_modulus, rules.block_limit):
                 target[i] = GIVEN_UP % rules.modulus
+        mask_lines(program, masked, hidden)
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _fill_extended(  # type: ignore[no-untyped-def]
+    seed,
+    start,
+    lengths,
+    totals,
+    rules,
+    masks,
+    withheld,
+    trace_limit,
+    offsets,
+    tokens,
+    target,
+    scratch,
+    graph,
+    graph_scratch,
+    extension,
+    reduced,
+    values,
+):
+    """The same for grammars past the paper's language, whose programs are walked to their ends."""
+    node_lines, true, false = graph[0], graph[1], graph[2]
+    masked, hidden = scratch.arithmetic_lines[:masks], scratch.hidden[:masks]
+    limit = trace_limit if trace_limit else MAX_TRACE
+    for i in range(len(target)):
+        program = tokens[offsets[i] : offsets[i + 1]]
+        seed_stream(scratch.random, seed, start + np.uint64(i))
+        draw_length(scratch.random, lengths, totals)
+        found = False
+        for _ in range(MAX_ATTEMPTS):
+            found = draw_extended(rules, extension, scratch, masks, program)
+            if not found:
+                break
+            if withheld >= 0:
+                mask_lines(program, masked, hidden)
+                found = is_withheld(program_hash(program)) == (withheld == 1)
+                complete_lines(program, masked, hidden)
+            if found:
+                control_flow(program, node_lines, true, false, graph_scratch)
+                modulus, condition_modulus = rules.modulus, rules.condition_modulus
+                if walk(program, node_lines, true, false, modulus, condition_modulus, reduced, limit, values) >= 0:
+                    break
+            found = False
+        if not found:
+            return i
+        target[i] = values[extension.target_variable]
         mask_lines(program, masked, hidden)
     return -1

@@ -10,10 +10,12 @@ from ipagnn.languages.arithmetic._compiled.blocks import GIVEN_UP, block_starts
 from ipagnn.languages.arithmetic._compiled.execute import execute_all, new_memory
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH
 from ipagnn.languages.arithmetic._compiled.targets import walk_all
+from ipagnn.languages.arithmetic._compiled.walk import finish_all
 from ipagnn.languages.arithmetic.cfg import control_flow_graph
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
-from ipagnn.languages.arithmetic.interpreter import MAX_STEPS, ExecutionError, trace, value
+from ipagnn.languages.arithmetic.interpreter import MAX_STEPS, ExecutionError, StepLimitError, trace, value
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
+from ipagnn.languages.arithmetic.vocabulary import MAX_VARIABLES
 
 _CHUNK: Final = 1024
 _WALKED: Final = 10_000
@@ -33,7 +35,14 @@ def target(program: Program, grammar: Grammar = PAPER, max_steps: int = MAX_STEP
     Raises:
         ExecutionError: The program has a masked line or does not end.
     """
-    result = value(program, grammar.modulus, grammar.condition_modulus, max_steps)
+    result = value(
+        program,
+        grammar.modulus,
+        grammar.condition_modulus,
+        max_steps,
+        wrap=grammar.wrap,
+        variable=grammar.target_variable,
+    )
     if not grammar.block_limit:
         return result
     graph = control_flow_graph(program)
@@ -92,9 +101,16 @@ def targets(table: ProgramTable, grammar: Grammar = PAPER, max_steps: int = MAX_
         grammar: The language.
         max_steps: As in `execute`, for each program.
     """
-    table.check(task="full")
+    table.check(task="full", extended=grammar.is_extended)
     found: npt.NDArray[np.int64] = walk_all(
-        table.line_offsets, table.line_tokens, grammar.modulus, grammar.condition_modulus, grammar.block_limit, _WALKED
+        table.line_offsets,
+        table.line_tokens,
+        grammar.modulus,
+        grammar.condition_modulus,
+        grammar.block_limit,
+        _WALKED,
+        grammar.wrap,
+        grammar.target_variable,
     )
     for i in np.flatnonzero(found == UNDECIDED).tolist():
         try:
@@ -102,3 +118,41 @@ def targets(table: ProgramTable, grammar: Grammar = PAPER, max_steps: int = MAX_
         except ExecutionError:
             continue
     return found
+
+
+def final_values(table: ProgramTable, grammar: Grammar, threads: int = 1) -> npt.NDArray[np.int64]:
+    """The values of all variables at the end of programs of a grammar, modulo its modulus. int64 [program, variable]
+
+    Any of the data variables, the first `grammar.variables`, may serve as target.
+
+    Args:
+        table: Complete programs that a `Sampler` of the grammar may have drawn; nobody checks.
+        grammar: The language.
+        threads: How many threads compute.
+
+    Raises:
+        StepLimitError: A program executes more than `MAX_STEPS` statements.
+    """
+    values = np.empty((len(table), MAX_VARIABLES), np.int64)
+
+    def run(first: int) -> None:
+        last = min(first + _CHUNK, len(table))
+        longest = int(table.lengths[first:last].max())
+        failed = finish_all(
+            table.line_offsets[first : last + 1],
+            table.line_tokens,
+            grammar.modulus,
+            grammar.condition_modulus,
+            MAX_VARIABLES if grammar.wrap else grammar.variables,
+            MAX_STEPS,
+            np.empty((3, longest + 1), np.int32),
+            np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
+            values[first:last],
+        )
+        if failed >= 0:
+            raise StepLimitError(1, f"program {first + failed} of the table was given up after {MAX_STEPS:,} steps.")
+
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(run, range(0, len(table), _CHUNK)):
+            pass
+    return values[:, : grammar.counter_names.stop]

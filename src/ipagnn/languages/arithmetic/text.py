@@ -5,21 +5,24 @@ length, and answers anything outside the language with a `ProgramError`.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NoReturn
 
 import numpy as np
 
+from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.program import Line, Program
 from ipagnn.languages.arithmetic.vocabulary import (
     MASK,
     MAX_LINES,
+    MAX_LITERAL,
     MAX_NUMBER,
     NUMBER,
     OPERATION_ID,
-    VARIABLE,
     VARIABLES,
+    number_ids,
+    variable_id,
 )
 
 MAX_CHARACTERS = 5_000_000
@@ -29,13 +32,6 @@ INDENT = "  "
 
 _ASSIGNMENTS = ("=", "+=", "-=", "*=")
 _COMPARISONS = (">", "<", ">=", "<=")
-_NAMES = {f"v{k}": k for k in range(VARIABLES)}
-_ANY_VARIABLE = f"a variable v0 to v{VARIABLES - 1}"
-_ANY_NUMBER = f"a whole number from 0 to {MAX_NUMBER}"
-_ANY_STATEMENT = (
-    f"a statement, which is `vK = N`, `vK += N`, `vK -= N`, `vK *= N`, `if CONDITION:`, `else:`, `while CONDITION:`, "
-    f"`pass`, `break`, `continue` or `[MASK]`, with K from 0 to {VARIABLES - 1}"
-)
 _HINTS = {
     "elif": "`else:` with an `if` in its body",
     "for": "a loop written `vK = N`, `while vK > 0:` and, in its body, `vK -= 1`",
@@ -46,7 +42,8 @@ _TOKEN = re.compile(
     r"\[MASK\]|[A-Za-z_][A-Za-z0-9_]*|[0-9][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]*)?"
     r"|\*\*=?|//=?|<<=?|>>=?|[-+*/%<>=!&|^@]=|[^ \t]"
 )
-_LITERAL = re.compile(r"0|[1-9][0-9]{0,8}")
+_VARIABLE = re.compile(r"v(?:0|[1-9][0-9]?)")
+_LITERAL = re.compile(r"0|[1-9][0-9]{0,17}")
 _MOST_TOKENS = 12  # more than any statement has: what comes after cannot matter
 _LONGEST_SHOWN = 40
 
@@ -72,23 +69,82 @@ class ProgramError(ValueError):
         return f"line {self.line}, column {self.column}: found {self.found}; accepted: {self.accepted}."
 
 
-def parse(source: str, condition_modulus: int = 10) -> Program:
+@dataclass(frozen=True, slots=True)
+class _Syntax:
+    """What programs of a grammar may be written with, beyond what that grammar draws.
+
+    Attributes:
+        condition_modulus: The number after `%`.
+        variables: How many variables there are.
+        largest: The largest number.
+        variable_operands: Whether a variable may stand on the right of `=`, `+=`, `-=` and `*=`.
+        variable_conditions: Whether a condition may compare two variables.
+        result: The variable whose final value is the program's.
+    """
+
+    condition_modulus: int
+    variables: int = VARIABLES
+    largest: int = MAX_NUMBER
+    variable_operands: bool = False
+    variable_conditions: bool = False
+    result: int = 0
+
+    @staticmethod
+    def of(grammar: Grammar) -> "_Syntax":
+        return _Syntax(
+            grammar.condition_modulus,
+            max(VARIABLES, grammar.counter_names.stop),
+            MAX_LITERAL if grammar.tokens > 4 else MAX_NUMBER,
+            bool(grammar.operand_variable),
+            bool(grammar.condition_variable),
+            grammar.target_variable,
+        )
+
+    @property
+    def variable(self) -> str:
+        return f"a variable v0 to v{self.variables - 1}"
+
+    @property
+    def number(self) -> str:
+        return f"a whole number from 0 to {self.largest}"
+
+    @property
+    def statement(self) -> str:
+        right = "N" if not self.variable_operands else "N or vJ"
+        return (
+            f"a statement, which is `vK = {right}`, `vK += {right}`, `vK -= {right}`, `vK *= {right}`, "
+            "`if CONDITION:`, `else:`, `while CONDITION:`, `pass`, `break`, `continue` or `[MASK]`, with K from 0 to "
+            f"{self.variables - 1}"
+        )
+
+    def index(self, name: str) -> int | None:
+        """`k` of `vk`; None for what is no variable."""
+        if not _VARIABLE.fullmatch(name):
+            return None
+        return k if (k := int(name[1:])) < self.variables else None
+
+
+def parse(source: str, condition_modulus: int | None = None, *, grammar: Grammar = PAPER) -> Program:
     """Read a program.
 
     Indentation may use any width, per block, as long as the lines of a block agree; comments, blank lines and trailing
     white space are skipped. Lines may be masked: `[MASK]`, `_` or `_ = 0`. A variable may be read only below a line
-    that assigns it, and some line must assign `v0`, whose final value is the program's.
+    that assigns it, and some line must assign the variable whose final value is the program's: `v0` in the paper's
+    language.
 
     Args:
         source: The text.
-        condition_modulus: The number that may follow `%` in a condition.
+        condition_modulus: The number that may follow `%` in a condition; by default that of `grammar`.
+        grammar: The language. Variables, numbers and the forms of statements that it can draw are accepted, and all of
+            the paper's language.
 
     Raises:
         ProgramError: The text is not a program of the language.
     """
     if len(source) > MAX_CHARACTERS:
         raise ProgramError(1, 1, f"{len(source):,} characters", f"a text of at most {MAX_CHARACTERS:,} characters")
-    reader = _Reader(condition_modulus)
+    syntax = _Syntax.of(grammar)
+    reader = _Reader(syntax if condition_modulus is None else replace(syntax, condition_modulus=condition_modulus))
     for number, text in enumerate(_NEW_LINE.split(source.removeprefix("\ufeff")), 1):
         code = text.partition("#")[0].rstrip(" \t")
         if code.strip(" \t"):
@@ -113,11 +169,12 @@ def format_line(line: Line, condition_modulus: int = 10, mask: str = "[MASK]") -
         return mask
     if line.variable is None:
         return "else:" if line.operation == "else" else line.operation
+    operand = f"{line.operand}" if line.source is None else f"v{line.source}"
     if line.operation in _ASSIGNMENTS:
-        return f"v{line.variable} {line.operation} {line.operand}"
+        return f"v{line.variable} {line.operation} {operand}"
     keyword, comparison, *modulo = line.operation.split()
     remainder = f" % {condition_modulus}" if modulo else ""
-    return f"{keyword} v{line.variable}{remainder} {comparison} {line.operand}:"
+    return f"{keyword} v{line.variable}{remainder} {comparison} {operand}:"
 
 
 @dataclass(slots=True)
@@ -133,22 +190,23 @@ class _Level:
 class _Reader:
     """Reads lines one after the other; holds what later lines depend on."""
 
-    condition_modulus: int
+    syntax: _Syntax
     levels: list[_Level] = field(default_factory=list)
     header: tuple[str, int, int] | None = None  # keyword, line and end column of a line that still needs its body
     assigned: set[int] = field(default_factory=set)
-    lines: list[tuple[int, int, int, int]] = field(default_factory=list)
+    lines: list[list[int]] = field(default_factory=list)
     number: int = 0
 
     def read(self, number: int, code: str) -> None:
         self.number = number
-        statement = _Statement(number, code)
+        statement = _Statement(number, code, self.syntax)
         first, column = statement.peek()
         if len(self.lines) == MAX_LINES:
             raise ProgramError(number, column, f"line {MAX_LINES + 1:,}", f"a program of at most {MAX_LINES:,} lines")
         self._indent(code[: column - 1], column, first)
         level = self.levels[-1]
-        if first in _NAMES:
+        operand = [NUMBER]
+        if self.syntax.index(first) is not None:
             operation, variable, operand = self._assignment(statement)
         elif first in ("if", "while"):
             operation, variable, operand = self._condition(statement)
@@ -159,22 +217,20 @@ class _Reader:
                 statement.fail(f"`{first}` inside a `while` loop only")
             statement.next()
             operation = variable = OPERATION_ID[first]
-            operand = NUMBER
             if first == "else":
                 statement.take(":", "`:`")
         elif first in ("[MASK]", "_"):
             _read_mask(statement)
             operation = variable = MASK
-            operand = NUMBER
         elif re.fullmatch("v[0-9]+", first):
-            statement.fail(_ANY_VARIABLE)
+            statement.fail(self.syntax.variable)
         else:
-            statement.fail(_HINTS.get(first, _ANY_STATEMENT))
+            statement.fail(_HINTS.get(first, self.syntax.statement))
         opens = first in ("if", "while", "else")
         statement.end("the end of the line" + ", with the body on the next lines, indented" * opens)
         self.header = (first, number, len(code) + 1) if opens else None
         level.latest = first
-        self.lines.append((NUMBER + len(self.levels) - 1, operation, variable, operand))
+        self.lines.append([NUMBER + len(self.levels) - 1, operation, variable, *operand])
 
     def finish(self) -> Program:
         if not self.lines:
@@ -182,11 +238,16 @@ class _Reader:
         if self.header:
             keyword, line, column = self.header
             raise ProgramError(line, column, "the end of the program", f"an indented body for this `{keyword}`")
-        if 0 not in self.assigned:
+        result = f"v{self.syntax.result}"
+        if self.syntax.result not in self.assigned:
             raise ProgramError(
-                self.number, 1, "the end of a program that never assigns v0", "a program with a line `v0 = N`"
+                self.number,
+                1,
+                f"the end of a program that never assigns {result}",
+                f"a program with a line `{result} = N`",
             )
-        return Program(np.array(self.lines, np.int16))
+        width = max(map(len, self.lines))
+        return Program(np.array([line + [0] * (width - len(line)) for line in self.lines], np.int16))
 
     def _indent(self, space: str, column: int, first: str) -> None:
         """Open or close blocks until the top level is the one of a line that starts with `space`."""
@@ -215,31 +276,43 @@ class _Reader:
         if space != self.levels[-1].space:
             fail(f"the indentation of an open block, such as {_describe(self.levels[-1].space)}")
 
-    def _assignment(self, statement: "_Statement") -> tuple[int, int, int]:
-        name, column = statement.next()
-        variable = _NAMES[name]
+    def _assignment(self, statement: "_Statement") -> tuple[int, int, list[int]]:
+        column = statement.peek()[1]
+        variable = statement.variable()
         operator, _ = statement.take(_ASSIGNMENTS, "one of = += -= *=")
-        operand = statement.literal()
+        operand = self._operand(statement, self.syntax.variable_operands)
         if operator != "=":
             self._reads(variable, column)
         self.assigned.add(variable)
-        return OPERATION_ID[operator], VARIABLE + variable, NUMBER + operand
+        return OPERATION_ID[operator], variable_id(variable), operand
 
-    def _condition(self, statement: "_Statement") -> tuple[int, int, int]:
+    def _condition(self, statement: "_Statement") -> tuple[int, int, list[int]]:
         keyword, _ = statement.next()
-        name, column = statement.take(_NAMES, _ANY_VARIABLE)
+        column = statement.peek()[1]
+        variable = statement.variable()
         modulo = statement.peek()[0] == "%"
+        modulus = self.syntax.condition_modulus
         if modulo:
             statement.next()
-            statement.take(str(self.condition_modulus), f"`{self.condition_modulus}` after `%`")
+            statement.take(str(modulus), f"`{modulus}` after `%`")
             comparison, _ = statement.take(_COMPARISONS, "one of > < >= <=")
         else:
-            comparison, _ = statement.take(_COMPARISONS, f"one of > < >= <=, or `% {self.condition_modulus}`")
-        operand = statement.literal()
+            comparison, _ = statement.take(_COMPARISONS, f"one of > < >= <=, or `% {modulus}`")
+        operand = self._operand(statement, self.syntax.variable_conditions and not modulo)
         statement.take(":", "`:`")
-        self._reads(_NAMES[name], column)
+        self._reads(variable, column)
         operation = f"{keyword} {comparison}{' %' if modulo else ''}"
-        return OPERATION_ID[operation], VARIABLE + _NAMES[name], NUMBER + operand
+        return OPERATION_ID[operation], variable_id(variable), operand
+
+    def _operand(self, statement: "_Statement", variable_allowed: bool) -> list[int]:
+        """Token ids of a number or, if allowed, of a variable."""
+        name, column = statement.peek()
+        if variable_allowed and name[:1] == "v":
+            variable = statement.variable()
+            self._reads(variable, column)
+            return [variable_id(variable)]
+        accepted = self.syntax.number + (f" or {self.syntax.variable}" if variable_allowed else "")
+        return number_ids(statement.literal(accepted))
 
     def _reads(self, variable: int, column: int) -> None:
         if variable not in self.assigned:
@@ -254,8 +327,8 @@ class _Reader:
 class _Statement:
     """The tokens of one line, taken from the left."""
 
-    def __init__(self, number: int, code: str) -> None:
-        self.number = number
+    def __init__(self, number: int, code: str, syntax: _Syntax) -> None:
+        self.number, self.syntax = number, syntax
         matches = islice(_TOKEN.finditer(code), _MOST_TOKENS)
         self.tokens = [(match.group(), match.start() + 1) for match in matches]
         self.tokens.append(("", len(code) + 1))
@@ -278,11 +351,18 @@ class _Statement:
             self.fail(accepted)
         return self.next()
 
-    def literal(self) -> int:
+    def literal(self, accepted: str) -> int:
         text = self.peek()[0]
-        if not _LITERAL.fullmatch(text) or int(text) > MAX_NUMBER:
-            self.fail(_ANY_NUMBER)
+        if not _LITERAL.fullmatch(text) or int(text) > self.syntax.largest:
+            self.fail(accepted)
         return int(self.next()[0])
+
+    def variable(self) -> int:
+        variable = self.syntax.index(self.peek()[0])
+        if variable is None:
+            self.fail(self.syntax.variable)
+        self.next()
+        return variable
 
     def end(self, accepted: str) -> None:
         if self.peek()[0]:

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from ipagnn.languages.arithmetic import vocabulary as v
+from ipagnn.languages.arithmetic._compiled.statements import variable_of
 
 # Why a program is refused; `checks.REASONS` has the sentences. Of several reasons in one line, the first is told.
 (
@@ -55,8 +56,27 @@ _KINDS = _kinds()
 _MAX_LINES, _NUMBER, _MAX_NUMBER, _VARIABLE, _VARIABLES = v.MAX_LINES, v.NUMBER, v.MAX_NUMBER, v.VARIABLE, v.VARIABLES
 
 
+_MAX_VARIABLES, _MASK, _NO_OPERAND = v.MAX_VARIABLES, v.MASK, -2
+_NOBODY = v.VARIABLE + v.VARIABLES  # an id that no variable has
+
+
 @njit(cache=True, nogil=True)
-def find_problem(line_offsets, line_tokens, task):  # type: ignore[no-untyped-def]
+def _find_source(tokens):  # type: ignore[no-untyped-def]
+    """The variable on the right of a statement, -1 for a number of any size, or that it is neither."""
+    first = np.int64(tokens[3])
+    source = variable_of(first) if first >= _VARIABLE else np.int64(-1)
+    is_number = _NUMBER <= first <= _NUMBER + _MAX_NUMBER
+    if not is_number and (source < 0 or source >= _MAX_VARIABLES or first in (_MASK, _NOBODY)):
+        return np.int64(_NO_OPERAND)
+    for slot in range(4, len(tokens)):
+        if tokens[slot] != 0 and not (is_number and _NUMBER <= tokens[slot] <= _NUMBER + _MAX_NUMBER and slot < 9):
+            return np.int64(_NO_OPERAND)
+        is_number = tokens[slot] != 0  # no part of a number after one that is not there
+    return source
+
+
+@njit(cache=True, nogil=True)
+def find_problem(line_offsets, line_tokens, task, extended=False):  # type: ignore[no-untyped-def]
     """The first program that the language does not have.
 
     Nothing but an error is decided by a branch where it can be helped: which statement comes next cannot be foretold,
@@ -64,8 +84,9 @@ def find_problem(line_offsets, line_tokens, task):  # type: ignore[no-untyped-de
 
     Args:
         line_offsets: int64 [program + 1]; rises from 0 to the number of lines.
-        line_tokens: int16 [line, 4].
+        line_tokens: int16 [line, token]; four tokens unless `extended`.
         task: `FULL` or `PARTIAL`: no program may be masked, or every one must be; `ANY_TASK` takes both.
+        extended: Whether statements of any grammar are accepted, and programs that never assign v0.
 
     Returns:
         Index of the program, of its line, and the reason; (-1, -1, FINE) if there is no problem.
@@ -95,7 +116,24 @@ def find_problem(line_offsets, line_tokens, task):  # type: ignore[no-untyped-de
                     BAD_INDENT if outside else NO_BODY if indent < least else UNEXPECTED_INDENT,
                 )
             kind = _KINDS[np.uintp(operation & 0xFFFF)]
-            if kind & _HAS_OPERAND:
+            if extended and kind & _HAS_OPERAND:
+                variable = variable_of(variable)
+                if (
+                    variable < 0
+                    or variable >= _MAX_VARIABLES
+                    or line_tokens[i, 2] == _MASK
+                    or line_tokens[i, 2] == _NOBODY
+                ):
+                    return program, np.int64(i) - start, BAD_VARIABLE
+                source = _find_source(line_tokens[i])
+                if source == _NO_OPERAND:
+                    return program, np.int64(i) - start, BAD_OPERAND
+                if source >= 0 and not assigned >> source & 1:
+                    return program, np.int64(i) - start, UNASSIGNED
+                assigned |= np.int64((kind & _ASSIGNS) != 0) << variable
+                if not assigned >> variable & 1:
+                    return program, np.int64(i) - start, UNASSIGNED
+            elif kind & _HAS_OPERAND:
                 variable -= _VARIABLE
                 if variable < 0 or variable >= _VARIABLES:
                     return program, np.int64(i) - start, BAD_VARIABLE
@@ -108,7 +146,7 @@ def find_problem(line_offsets, line_tokens, task):  # type: ignore[no-untyped-de
                 return program, np.int64(i) - start, BAD_OPERATION
             elif variable != operation:
                 return program, np.int64(i) - start, BAD_VARIABLE
-            elif operand != 0:
+            elif operand != 0 or (extended and line_tokens[i, 4:].any()):
                 return program, np.int64(i) - start, BAD_OPERAND
             elif kind & _IS_ELSE and not latest[indent] & _IS_IF:
                 return program, np.int64(i) - start, LONE_ELSE
@@ -124,7 +162,7 @@ def find_problem(line_offsets, line_tokens, task):  # type: ignore[no-untyped-de
             least, most = opens * (indent + 1), min(indent + opens, np.int64(_MAX_NUMBER))
         if least > 0:
             return program, stop - start - 1, NO_BODY
-        if not assigned & 1:
+        if not (assigned if extended else assigned & 1):
             return program, stop - start - 1, NO_RESULT
         if task == PARTIAL and masks == 0:
             return program, 0, NOT_MASKED

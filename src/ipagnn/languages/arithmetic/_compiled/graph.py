@@ -29,7 +29,7 @@ def _operation_flags() -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 _FLAGS = _operation_flags()
 _ELSE, _BREAK, _CONTINUE = v.ELSE, v.BREAK, v.CONTINUE
-_NUMBER, _ASSIGN = v.NUMBER, v.ASSIGN
+_NUMBER, _ASSIGN, _BASE = v.NUMBER, v.ASSIGN, v.BASE
 GRAPH_SCRATCH = 6
 """Rows of int32 scratch, each one longer than the program, that `control_flow` needs."""
 
@@ -39,7 +39,7 @@ def control_flow(tokens, node_lines, true, false, scratch):  # type: ignore[no-u
     """Build the graph of one program (docs/specification.md, section 2).
 
     Args:
-        tokens: int [line, 4].
+        tokens: int [line, token].
         node_lines, true, false: int32 out, at least `lines + 1` long. Node indices are local to the program.
         scratch: int32 [GRAPH_SCRATCH, >= lines + 1].
 
@@ -155,6 +155,10 @@ def static_steps(tokens, scratch):  # type: ignore[no-untyped-def]
             rounds = np.int64(2)
             if i > 0 and tokens[i - 1, 1] == _ASSIGN and tokens[i - 1, 2] == tokens[i, 2]:
                 rounds = np.int64(tokens[i - 1, 3] - _NUMBER)
+                if rounds >= _BASE:  # a variable
+                    rounds = np.int64(2)
+                elif tokens.shape[1] > 4 and tokens[i - 1, 4]:
+                    rounds = np.int64(MAX_STEPS)
             weight = min(weight * rounds, MAX_STEPS)
             total += weight
         scratch[depth] = weight

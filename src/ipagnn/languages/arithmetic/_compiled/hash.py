@@ -20,11 +20,14 @@ _16, _32, _48, _0 = _U(16), _U(32), _U(48), _U(0)
 
 @njit(cache=True, nogil=True)
 def program_hash(tokens):  # type: ignore[no-untyped-def]
-    """A 64-bit hash of one program. `tokens`: int16 [line, 4]."""
+    """A 64-bit hash of one program. `tokens`: int16 [line, token]; padding does not count."""
     state = _START
     for i in range(len(tokens)):
         line = _U(tokens[i, 0]) | _U(tokens[i, 1]) << _16 | _U(tokens[i, 2]) << _32 | _U(tokens[i, 3]) << _48
         state = mix((state ^ line) + _STEP)
+        for slot in range(4, tokens.shape[1]):
+            if tokens[i, slot]:
+                state = mix((state ^ _U(tokens[i, slot])) + _STEP)
     return state
 
 

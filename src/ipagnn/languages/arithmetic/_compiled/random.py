@@ -10,6 +10,10 @@ _27, _30, _31, _32, _LOW_32 = _U(27), _U(30), _U(31), _U(32), _U(0xFFFFFFFF)
 _17, _47, _49, _15, _21, _28, _36 = _U(17), _U(47), _U(49), _U(15), _U(21), _U(28), _U(36)
 
 
+_PART = np.int64(2**30)
+_PARTS = _PART * _PART
+
+
 @njit(cache=True, nogil=True)
 def mix(z):  # type: ignore[no-untyped-def]
     """The finaliser of splitmix64: a bijection in which every bit of the input touches every bit of the output."""
@@ -47,3 +51,14 @@ def below(random, bound):  # type: ignore[no-untyped-def]
         low = product & _LOW_32
         if low >= n or low >= ((_LOW_32 - n) + _U(1)) % n:
             return np.int64(product >> _32)
+
+
+@njit(cache=True, nogil=True)
+def below_large(random, bound):  # type: ignore[no-untyped-def]
+    """A uniform integer in `0..bound - 1`, for `1 <= bound <= 10**18`: up to 2**30 from one number."""
+    if bound <= _PART:
+        return below(random, bound)
+    while True:
+        drawn = below(random, _PART) * _PART + below(random, _PART)
+        if drawn < _PARTS - _PARTS % bound:
+            return drawn % bound

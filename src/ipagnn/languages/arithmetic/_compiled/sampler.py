@@ -72,7 +72,9 @@ class Scratch(NamedTuple):
         holes: int32 [kind of hole, hole]; the open holes of each kind.
         counters: int32 [counter]; the counters, those in use first, outermost loop first.
         arithmetic_lines: int32 [line]; lines that could be masked, those that are masked first.
-        hidden: int16 [line, 3]; what the masked lines said.
+        hidden: int16 [line, token - 1]; what the masked lines said.
+        used: int64 [1]; data variables of the program, for grammars that have several.
+        declared: int64 [variable]; these variables.
     """
 
     random: npt.NDArray[np.uint64]
@@ -84,10 +86,12 @@ class Scratch(NamedTuple):
     counters: npt.NDArray[np.int32]
     arithmetic_lines: npt.NDArray[np.int32]
     hidden: npt.NDArray[np.int16]
+    used: npt.NDArray[np.int64]
+    declared: npt.NDArray[np.int64]
 
 
-def new_scratch(longest: int) -> Scratch:
-    """Working memory for programs of up to `longest` lines."""
+def new_scratch(longest: int, tokens: int = 4) -> Scratch:
+    """Working memory for programs of up to `longest` lines of so many tokens."""
     # At most every line is one element, and every line leaves at most one STMTS beside it (the statements before a
     # `break`, or after any other line).
     elements = 2 * longest + 2
@@ -98,18 +102,20 @@ def new_scratch(longest: int) -> Scratch:
     holes: npt.NDArray[np.int32] = np.empty((4, elements), np.int32)
     counters: npt.NDArray[np.int32] = np.empty(v.VARIABLES, np.int32)
     random: npt.NDArray[np.uint64] = np.empty(2, np.uint64)
-    hidden: npt.NDArray[np.int16] = np.empty((longest, 3), np.int16)
+    hidden: npt.NDArray[np.int16] = np.empty((longest, tokens - 1), np.int16)
     lines: npt.NDArray[np.int32] = np.empty(longest, np.int32)
-    return Scratch(random, column(), column(), column(), column(), holes, counters, lines, hidden)
+    used: npt.NDArray[np.int64] = np.empty(1, np.int64)
+    declared: npt.NDArray[np.int64] = np.empty(v.MAX_VARIABLES, np.int64)
+    return Scratch(random, column(), column(), column(), column(), holes, counters, lines, hidden, used, declared)
 
 
 # What an element of the list is: a hole (these four also number the lists of holes), a line, or gone.
 _STMT, _BLOCK, _STMTS, _STMTS_NONEMPTY = 0, 1, 2, 3
-_PASS, _ARITHMETIC, _COUNTER, _WHILE, _DECREMENT, _IF, _ELSE, _BREAK, _CONTINUE, _NOTHING = range(4, 14)
+_PASS, ARITHMETIC, COUNTER, WHILE, DECREMENT, IF, _ELSE, _BREAK, _CONTINUE, NOTHING = range(4, 14)
 
 _V0, _NUMBER = v.VARIABLE, v.NUMBER
 _OP_ASSIGN, _OP_WHILE, _OP_SUBTRACT = v.ASSIGN, v.WHILE_GREATER, v.SUBTRACT
-_MASK = v.MASK
+_MASK, _PADDING = v.MASK, v.PADDING
 _OP_PASS, _OP_ELSE, _OP_BREAK, _OP_CONTINUE = v.PASS, v.ELSE, v.BREAK, v.CONTINUE
 
 
@@ -132,7 +138,7 @@ def draw_lengths(seed, start, lengths, totals, random, out):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
-def _draw_shape(rules, scratch, length):  # type: ignore[no-untyped-def]
+def draw_shape(rules, scratch, length):  # type: ignore[no-untyped-def]
     """Refine holes until no slack is left. Returns whether the shape has, or is bound to have, `length` lines."""
     random, holes = scratch.random, scratch.holes
     kind, depth, loops, following = scratch.kind, scratch.depth, scratch.loops, scratch.following
@@ -164,11 +170,11 @@ def _draw_shape(rules, scratch, length):  # type: ignore[no-untyped-def]
                     until_repeat += rules.stmt_repeat
             drawn = below(random, until_repeat)
             if drawn < until_arithmetic:
-                kind[hole] = _ARITHMETIC if drawn >= rules.stmt_pass else _PASS
+                kind[hole] = ARITHMETIC if drawn >= rules.stmt_pass else _PASS
                 continue
             indent, around, onward = depth[hole], loops[hole], following[hole]
             if drawn < until_if_else:
-                kind[hole] = _IF
+                kind[hole] = IF
                 kind[elements], depth[elements], loops[elements] = _BLOCK, indent + 1, around
                 following[hole] = elements
                 holes[_BLOCK, block] = elements
@@ -186,12 +192,12 @@ def _draw_shape(rules, scratch, length):  # type: ignore[no-untyped-def]
                     elements += 1
                     slack -= 2
             else:
-                kind[hole] = _COUNTER
+                kind[hole] = COUNTER
                 following[hole] = elements
-                kind[elements], depth[elements], loops[elements] = _WHILE, indent, around
+                kind[elements], depth[elements], loops[elements] = WHILE, indent, around
                 following[elements] = elements + 1
                 elements += 1
-                kind[elements], depth[elements], loops[elements] = _DECREMENT, indent + 1, around
+                kind[elements], depth[elements], loops[elements] = DECREMENT, indent + 1, around
                 following[elements] = elements + 1
                 elements += 1
                 kind[elements], depth[elements], loops[elements] = _BLOCK, indent + 1, around + 1
@@ -258,9 +264,45 @@ def _draw_shape(rules, scratch, length):  # type: ignore[no-untyped-def]
                 stmt += 1
                 slack -= 1
             else:
-                kind[hole] = _NOTHING
+                kind[hole] = NOTHING
     # From here on every STMTS becomes nothing; what is open still makes new ones, all of them empty.
     return rules.stmts_nothing > 0 or stmts + block + nonempty == 0
+
+
+@njit(cache=True, nogil=True)
+def next_line(rules, scratch, element):  # type: ignore[no-untyped-def]
+    """What line an element of the list is, once the hole that it may be is settled.
+
+    Returns:
+        The kind of the line; NOTHING for none, -1 if the hole cannot be filled.
+    """
+    random, kind = scratch.random, scratch.kind[element]
+    if kind in (NOTHING, _STMTS):
+        return NOTHING
+    if kind == _BLOCK:
+        until_continue = rules.block_break + rules.block_continue if scratch.loops[element] > 0 else 0
+        if until_continue + rules.block_plain == 0:
+            return -1
+        drawn = below(random, until_continue + rules.block_plain)
+        kind = _STMT if drawn >= until_continue else (_BREAK if drawn < rules.block_break else _CONTINUE)
+    if kind in (_STMT, _STMTS_NONEMPTY):
+        drawn = below(random, rules.stmt_pass + rules.stmt_arithmetic)
+        kind = ARITHMETIC if drawn >= rules.stmt_pass else _PASS
+    return kind
+
+
+@njit(cache=True, nogil=True)
+def write_plain(line, depth, kind):  # type: ignore[no-untyped-def]
+    """A line without variable and operand."""
+    if kind == _ELSE:
+        operation = _OP_ELSE
+    elif kind == _BREAK:
+        operation = _OP_BREAK
+    elif kind == _CONTINUE:
+        operation = _OP_CONTINUE
+    else:
+        operation = _OP_PASS
+    _write_line(line, depth, operation, operation, 0)
 
 
 @njit(cache=True, nogil=True)
@@ -285,47 +327,35 @@ def _write_lines(rules, scratch, tokens):  # type: ignore[no-untyped-def]
     line, arithmetic, counter = 1, 0, 0
     element = 0
     while element >= 0:
-        kind, depth, loops = scratch.kind[element], scratch.depth[element], scratch.loops[element]
+        depth, loops = scratch.depth[element], scratch.loops[element]
+        kind = next_line(rules, scratch, element)
         element = scratch.following[element]
-        if kind in (_NOTHING, _STMTS):
+        if kind < 0:
+            return -1
+        if kind == NOTHING:
             continue
-        if kind == _BLOCK:
-            until_continue = rules.block_break + rules.block_continue if loops > 0 else 0
-            if until_continue + rules.block_plain == 0:
-                return -1
-            drawn = below(random, until_continue + rules.block_plain)
-            kind = _STMT if drawn >= until_continue else (_BREAK if drawn < rules.block_break else _CONTINUE)
-        if kind in (_STMT, _STMTS_NONEMPTY):
-            drawn = below(random, rules.stmt_pass + rules.stmt_arithmetic)
-            kind = _ARITHMETIC if drawn >= rules.stmt_pass else _PASS
         row = tokens[line]
-        if kind == _ARITHMETIC:
+        if kind == ARITHMETIC:
             operation = rules.arithmetic[below(random, len(rules.arithmetic))]
             _write_line(row, depth, operation, _V0, rules.operand_least + below(random, rules.operand_values))
             arithmetic_lines[arithmetic] = line
             arithmetic += 1
-        elif kind == _IF:
+        elif kind == IF:
             operation = rules.conditions[below(random, len(rules.conditions))]
             _write_line(row, depth, operation, _V0, rules.condition_least + below(random, rules.condition_values))
-        elif kind == _COUNTER:
+        elif kind == COUNTER:
             # The counters of the enclosing loops stand first in the list; any of the rest may be swapped to be next.
             chosen = loops + below(random, rules.counters - loops)
             counter = counters[chosen]
             counters[chosen] = counters[loops]
             counters[loops] = counter
             _write_line(row, depth, _OP_ASSIGN, _V0 + counter, rules.count_least + below(random, rules.count_values))
-        elif kind == _WHILE:  # follows its _COUNTER directly, and is followed by its _DECREMENT
+        elif kind == WHILE:  # follows its COUNTER directly, and is followed by its DECREMENT
             _write_line(row, depth, _OP_WHILE, _V0 + counter, 0)
-        elif kind == _DECREMENT:
+        elif kind == DECREMENT:
             _write_line(row, depth, _OP_SUBTRACT, _V0 + counter, 1)
-        elif kind == _ELSE:
-            _write_line(row, depth, _OP_ELSE, _OP_ELSE, 0)
-        elif kind == _BREAK:
-            _write_line(row, depth, _OP_BREAK, _OP_BREAK, 0)
-        elif kind == _CONTINUE:
-            _write_line(row, depth, _OP_CONTINUE, _OP_CONTINUE, 0)
         else:
-            _write_line(row, depth, _OP_PASS, _OP_PASS, 0)
+            write_plain(row, depth, kind)
         line += 1
     return arithmetic
 
@@ -343,26 +373,33 @@ def draw_program(rules, scratch, masks, tokens):  # type: ignore[no-untyped-def]
     Returns:
         Whether a program with enough lines to mask came out of `MAX_ATTEMPTS` attempts.
     """
-    lines = scratch.arithmetic_lines
     for _ in range(MAX_ATTEMPTS):
-        if not _draw_shape(rules, scratch, len(tokens)):
+        if not draw_shape(rules, scratch, len(tokens)):
             continue
         arithmetic = _write_lines(rules, scratch, tokens)
         if arithmetic < masks:
             continue
-        for k in range(masks):
-            chosen = k + below(scratch.random, arithmetic - k)
-            lines[k], lines[chosen] = lines[chosen], lines[k]
+        choose_lines(scratch, masks, arithmetic)
         return True
     return False
+
+
+@njit(cache=True, nogil=True)
+def choose_lines(scratch, masks, arithmetic):  # type: ignore[no-untyped-def]
+    """Choose the lines to mask among the `arithmetic` ones; they come first in `scratch.arithmetic_lines` then."""
+    lines = scratch.arithmetic_lines
+    for k in range(masks):
+        chosen = k + below(scratch.random, arithmetic - k)
+        lines[k], lines[chosen] = lines[chosen], lines[k]
 
 
 @njit(cache=True, nogil=True)
 def mask_lines(tokens, lines, hidden):  # type: ignore[no-untyped-def]
     """Mask `lines` of a program and keep what they said in `hidden`."""
     for k in range(len(lines)):
-        for slot in range(3):
+        for slot in range(hidden.shape[1]):
             hidden[k, slot] = tokens[lines[k], slot + 1]
+            tokens[lines[k], slot + 1] = _PADDING
         tokens[lines[k], 1] = _MASK
         tokens[lines[k], 2] = _MASK
         tokens[lines[k], 3] = _NUMBER
@@ -372,5 +409,5 @@ def mask_lines(tokens, lines, hidden):  # type: ignore[no-untyped-def]
 def complete_lines(tokens, lines, hidden):  # type: ignore[no-untyped-def]
     """Undo `mask_lines`."""
     for k in range(len(lines)):
-        for slot in range(3):
+        for slot in range(hidden.shape[1]):
             tokens[lines[k], slot + 1] = hidden[k, slot]

@@ -6,10 +6,41 @@ import numpy as np
 from numba import njit
 
 from ipagnn.languages.arithmetic import statements as plain
+from ipagnn.languages.arithmetic import vocabulary as v
 from ipagnn.languages.arithmetic.vocabulary import ADD, MULTIPLY, SUBTRACT, VOCABULARY_SIZE
 
 apply: Any = njit(cache=True, nogil=True)(plain.apply)
 compare: Any = njit(cache=True, nogil=True)(plain.compare)
+
+_BASE, _FIRST, _VARIABLE, _MASK = v.BASE, v.NUMBER, v.VARIABLE, v.MASK
+_LATER = v.VOCABULARY_SIZE - v.VARIABLES  # what the ids of v10 and later count from
+
+
+@njit(cache=True, nogil=True)
+def variable_of(token):  # type: ignore[no-untyped-def]
+    """The variable that has an id."""
+    return np.int64(token) - (_VARIABLE if token < _MASK else _LATER)
+
+
+@njit(cache=True, nogil=True)
+def number_of(tokens):  # type: ignore[no-untyped-def]
+    """The number in the operand slot of a statement and those after it, int64."""
+    number, scale = np.int64(tokens[3]) - _FIRST, np.int64(1)
+    for slot in range(4, len(tokens)):
+        if tokens[slot] == 0:
+            break
+        scale *= _BASE
+        number += (np.int64(tokens[slot]) - _FIRST) * scale
+    return number
+
+
+@njit(cache=True, nogil=True)
+def operand_of(tokens, values):  # type: ignore[no-untyped-def]
+    """What stands on the right of a statement: a number, or the value of a variable. int64"""
+    if tokens[3] >= _VARIABLE:
+        return values[variable_of(tokens[3])]
+    return number_of(tokens)
+
 
 _SPLIT = np.int64(2**30)
 

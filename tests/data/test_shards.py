@@ -167,7 +167,7 @@ def test_a_truncated_or_missing_shard_is_named_at_once(copy: Path) -> None:
     ("change", "told"),
     [
         ({"format_version": 3}, "format_version is 3, and this version of ipagnn reads 1 and 2"),
-        ({"format_version": 2}, "format_version is 2, and data sets of its modulus have 1"),
+        ({"format_version": 2}, "format_version is 2, and data sets of its grammar have 1"),
         ({"vocabulary_version": 0}, "vocabulary_version is 0"),
         ({"shards": [{"name": "../x", "count": 500, "bytes": 1, "sha256": ""}]}, "names"),
         ({"shards": []}, "counts 500 programs, but its shards do not"),
@@ -317,3 +317,29 @@ def test_bytes_that_are_no_parquet_are_refused() -> None:
 def test_training_programs_take_less_than_60_bytes() -> None:
     table = Sampler(seed=2).table(0, 20_000)
     assert len(encode_shard(table)) / len(table) < 25  # a limit of 300 MB for 5 million is 60
+
+
+def test_languages_past_the_papers(tmp_path: Path) -> None:
+    grammar = Grammar(
+        modulus=10**12,
+        variables=4,
+        digit_variables=1,
+        initial_values=(0, 10**12 - 1),
+        factors=(0, 9),
+        operand_variable=1,
+        condition_variable=1,
+        wrap=True,
+    )
+    lengths = Lengths.uniform((3, 12))
+    manifest = generate(
+        tmp_path, "partial", "train", 300, 3, lengths, shard_size=120, grammar=grammar, with_source=True
+    )
+    assert manifest.to_dict()["format_version"] == 2
+    data = read_shards(tmp_path)
+    assert data.manifest.recipe.grammar == grammar
+    table = Sampler("partial", lengths, grammar, 3, withheld=False).table(0, 300)
+    assert table.line_tokens.shape[1] == 7
+    assert same(data.table(), table)
+    sources = pd.concat([pd.read_parquet(tmp_path / shard.name) for shard in data.manifest.shards])["source"]
+    assert sources.tolist() == [format_program(program) for program in table]
+    assert [parse(source, grammar=grammar) for source in sources] == list(table)

@@ -62,6 +62,9 @@ def test_what_is_no_program_is_refused_everywhere(lines: list[list[int]], senten
         table_of(*lines).check()
     with pytest.raises(ValueError, match=re.escape(sentence)):
         collate(table_of(*lines))
+    if "never assigns v0" in sentence:  # the result may be another variable in other grammars
+        assert len(Program(np.array(lines, np.int16))) == 1
+        return
     with pytest.raises(ValueError, match=re.escape(sentence)):
         Program(np.array(lines, np.int16))
     assert not spells_program(lines)

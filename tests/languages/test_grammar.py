@@ -18,7 +18,9 @@ def test_the_defaults_are_the_papers_language() -> None:
 def test_a_dictionary_survives_json() -> None:
     grammar = Grammar(modulus=60, condition_modulus=12, operands=(2, 5), comparisons=("<",), stmt_repeat=0)
     assert Grammar.from_dict(json.loads(json.dumps(grammar.to_dict()))) == grammar
-    assert set(PAPER.to_dict()) == {field.name for field in dataclasses.fields(Grammar)}
+    names = {field.name for field in dataclasses.fields(Grammar)}
+    assert set(PAPER.to_dict()) < names
+    assert Grammar.from_dict(PAPER.to_dict()) == PAPER
 
 
 def test_missing_keys_keep_the_papers_values() -> None:
@@ -40,7 +42,7 @@ def test_an_unknown_key_names_the_near_miss() -> None:
         ({"modulus": 10.0}, r"modulus is 10\.0"),
         ({"condition_modulus": 7}, "condition_modulus is 7, which does not divide modulus, 1000"),
         ({"modulus": 5, "condition_modulus": 10}, "condition_modulus is 10; it must be a whole number from 1 to 5"),
-        ({"initial_values": (0, 1000)}, "initial_values is .* from 0 to 999"),
+        ({"loop_counts": (0, 1000)}, "loop_counts is .* from 0 to 999"),
         ({"modulus": 10**18 + 1}, "modulus is"),
         ({"modulus": 10**12, "condition_modulus": 10**6}, "condition_modulus is 1000000; .* from 1 to 100000"),
         ({"operands": (5, 4)}, "operands is"),

@@ -4,7 +4,7 @@ A batch is *one large graph*: the nodes of all its programs stand one after the 
 of any length mix freely and a program's result cannot depend on its neighbours. Axes are named once, here:
 
 - `program`: the programs of the batch;  `node`: control flow graph nodes of all programs, each program's exit last;
-- `line`: lines of all programs;  `token`: the four tokens of a statement;
+- `line`: lines of all programs;  `token`: the tokens of a statement, four in the paper's language (`Grammar.tokens`);
 - `row`: node-steps (t, n) that the packed execution computes, ordered by step, then by program;
 - `edge`: arrivals of state at rows and exits, ordered by destination.
 """
@@ -157,7 +157,7 @@ def check_batch(batch: Batch) -> None:
     Raises:
         ValueError: A field is not what the contract says; the sentence names it.
     """
-    sizes = {"program": len(batch), "token": 4}
+    sizes = {"program": len(batch)}
     _check_fields("", batch, BATCH_FIELDS, sizes)
     _check_offsets("line_offsets", batch.line_offsets, sizes["line"])
     _check_offsets("node_offsets", batch.node_offsets, sizes["node"])

@@ -30,7 +30,7 @@ from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_VERSION
 FORMAT_VERSION: Final = 1
 """Rises when the columns of a shard or the keys of a manifest change."""
 WIDE_FORMAT_VERSION: Final = 2
-"""The same with targets of 64 bits, for moduli above `NARROW_MODULUS`."""
+"""The same for languages past the paper's: targets of 64 bits for moduli above `NARROW_MODULUS`, other statements."""
 NARROW_MODULUS: Final = 2**31
 """Targets below this take 32 bits."""
 MANIFEST: Final = "_manifest.json"
@@ -42,7 +42,9 @@ LABELS_CHECKED: Final = 256
 """Targets computed again whenever a shard is read; `DataSet.verify` computes all of them."""
 SCHEMA: Final = pa.schema(
     [
-        pa.field("tokens", pa.list_(pa.int16()), nullable=False),  # four ids a line, one line after the other
+        pa.field(
+            "tokens", pa.list_(pa.int16()), nullable=False
+        ),  # four ids a line (Grammar.tokens), one line after the other
         pa.field("length", pa.int16(), nullable=False),  # lines
         pa.field("steps", pa.int32(), nullable=False),  # T(x), the steps the paper gives a model
         pa.field("target", pa.int32(), nullable=False),  # v0 modulo the grammar's modulus at the end
@@ -121,7 +123,7 @@ class Manifest:
         recipe = Recipe.from_dict(values)
         if values["format_version"] != _format_version(recipe):
             raise ValueError(
-                f"its format_version is {values['format_version']}, and data sets of its modulus have "
+                f"its format_version is {values['format_version']}, and data sets of its grammar have "
                 f"{_format_version(recipe)}"
             )
         names = shard_names(recipe, int(values["shard_size"]))
@@ -151,7 +153,7 @@ def is_wide(recipe: Recipe) -> bool:
 
 
 def _format_version(recipe: Recipe) -> int:
-    return WIDE_FORMAT_VERSION if is_wide(recipe) else FORMAT_VERSION
+    return WIDE_FORMAT_VERSION if is_wide(recipe) or recipe.grammar.is_extended else FORMAT_VERSION
 
 
 def shard_names(recipe: Recipe, shard_size: int) -> tuple[str, ...]:
@@ -179,7 +181,8 @@ def encode_shard(table: ProgramTable, condition_modulus: int | None = None, *, w
     steps = build_graphs(table.line_offsets, table.line_tokens, False)[-1]
     columns = [
         pa.ListArray.from_arrays(
-            pa.array((4 * table.line_offsets).astype(np.int32)), pa.array(table.line_tokens.reshape(-1))
+            pa.array((table.line_tokens.shape[1] * table.line_offsets).astype(np.int32)),
+            pa.array(table.line_tokens.reshape(-1)),
         ),
         pa.array(table.lengths.astype(np.int16)),
         pa.array(steps.astype(np.int32)),
@@ -197,9 +200,12 @@ def encode_shard(table: ProgramTable, condition_modulus: int | None = None, *, w
 
 def _sources(table: ProgramTable, condition_modulus: int) -> pa.Array:
     """The text of every program. Lines are few and programs many: each distinct line is formatted once."""
-    packed = np.ascontiguousarray(table.line_tokens).view(np.int64).reshape(-1)
-    distinct, which = np.unique(packed, return_inverse=True)
-    lines = distinct.view(np.int16).reshape(-1, 4)
+    if table.line_tokens.shape[1] == 4:
+        packed = np.ascontiguousarray(table.line_tokens).view(np.int64).reshape(-1)
+        distinct, which = np.unique(packed, return_inverse=True)
+        lines = distinct.view(np.int16).reshape(-1, 4)
+    else:
+        lines, which = np.unique(table.line_tokens, axis=0, return_inverse=True)
     spelled = (spell(line) for line in lines.tolist())
     texts = pa.array([INDENT * line.indent + format_line(line, condition_modulus) for line in spelled], pa.string())
     listed = pa.ListArray.from_arrays(pa.array(table.line_offsets.astype(np.int32)), texts.take(pa.array(which)))
@@ -227,18 +233,19 @@ def decode_shard(data: bytes, name: str, recipe: Recipe | None = None) -> Progra
             raise DataSetError(f"The shard {name} has no column {field.name} of type {field.type}.")
         if arrow.column(field.name).null_count:
             raise DataSetError(f"The shard {name} has rows without {field.name}.")
+    width, extended = (4, False) if recipe is None else (recipe.grammar.tokens, recipe.grammar.is_extended)
     tokens = arrow.column("tokens").combine_chunks()
     offsets = np.asarray(tokens.offsets).astype(np.int64)
     lengths = np.asarray(arrow.column("length")).astype(np.int64)
-    if tokens.values.null_count or not np.array_equal(np.diff(offsets), 4 * lengths):
+    if tokens.values.null_count or not np.array_equal(np.diff(offsets), width * lengths):
         raise DataSetError(f"The shard {name} has programs whose `length` is not that of their `tokens`.")
-    lines = np.asarray(tokens.values)[offsets[0] : offsets[-1]].reshape(-1, 4)
-    table = ProgramTable((offsets - offsets[0]) // 4, lines, np.asarray(arrow.column("target")).astype(np.int64))
+    lines = np.asarray(tokens.values)[offsets[0] : offsets[-1]].reshape(-1, width)
+    table = ProgramTable((offsets - offsets[0]) // width, lines, np.asarray(arrow.column("target")).astype(np.int64))
     try:
         if recipe is None:
             table.check(known=True)
         else:
-            table.check(task=recipe.task, modulus=recipe.grammar.modulus, known=True)
+            table.check(task=recipe.task, modulus=recipe.grammar.modulus, known=True, extended=extended)
     except InvalidProgramError as error:
         raise DataSetError(f"The shard {name} cannot be used: {error}") from error
     if recipe is not None and not np.isin(lengths, recipe.lengths.lengths).all():

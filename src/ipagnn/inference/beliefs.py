@@ -14,7 +14,7 @@ from ipagnn.languages.arithmetic import ControlFlowGraph, Program, trace
 from ipagnn.languages.arithmetic.interpreter import trace_values
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.table_run import TableStep, fillings_of, walk_tables
-from ipagnn.languages.arithmetic.vocabulary import VARIABLE, MAX_VARIABLES
+from ipagnn.languages.arithmetic.vocabulary import MAX_VARIABLES, VARIABLE
 
 FILLED_STEPS: Final = 300
 """Steps that are kept of a program with masked lines, which takes another path with each filling of them."""

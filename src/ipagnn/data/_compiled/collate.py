@@ -25,7 +25,7 @@ def build_graphs(line_offsets, line_tokens, static):  # type: ignore[no-untyped-
     for b in range(programs):
         longest = max(longest, line_offsets[b + 1] - line_offsets[b])
     node_offsets = np.zeros(programs + 1, np.int32)
-    node_tokens = np.zeros((most, 4), np.int32)
+    node_tokens = np.zeros((most, line_tokens.shape[1]), np.int32)
     node_program = np.empty(most, np.int32)
     node_line = np.empty(most, np.int32)
     true = np.empty(most, np.int32)
@@ -42,7 +42,7 @@ def build_graphs(line_offsets, line_tokens, static):  # type: ignore[no-untyped-
             false[n] += first
             node_program[n] = b
             if n < first + nodes - 1:
-                for k in range(4):
+                for k in range(line_tokens.shape[1]):
                     node_tokens[n, k] = tokens[node_line[n], k]
         node_line[first + nodes - 1] = -1
         steps[b] = static_steps(tokens, weights) if static else paper_steps(tokens, weights)

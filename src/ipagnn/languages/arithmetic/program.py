@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ipagnn.languages.arithmetic.checks import check_programs
+from ipagnn.languages.arithmetic.checks import InvalidProgramError, check_programs
 from ipagnn.languages.arithmetic.vocabulary import (
     EXTENDED_VOCABULARY_SIZE,
     MASK,
@@ -68,7 +68,7 @@ class Program:
         tokens = np.array(given, np.int16)  # a copy, so that nobody else can write to it
         while tokens.shape[1] > 4 and not tokens[:, -1].any():
             tokens = np.ascontiguousarray(tokens[:, :-1])  # one program has one spelling, whatever table it was in
-        check_programs(np.array((0, len(tokens))), tokens, extended=True)
+        _check(tokens)
         tokens.setflags(write=False)
         object.__setattr__(self, "line_tokens", tokens)
 
@@ -95,6 +95,21 @@ class Program:
     def is_partial(self) -> bool:
         """Whether a line is masked, so that the program has no value of its own."""
         return bool((self.line_tokens[:, 1] == MASK).any())
+
+
+def _check(tokens: TokenArray) -> None:
+    """Refuse tokens that are a program of no grammar, for the reason of the paper's if there are four a line."""
+    offsets = np.array((0, len(tokens)))
+    if tokens.shape[1] > 4:
+        check_programs(offsets, tokens, extended=True)
+        return
+    try:
+        check_programs(offsets, tokens)
+    except InvalidProgramError as error:
+        try:
+            check_programs(offsets, tokens, extended=True)
+        except InvalidProgramError:
+            raise error from None
 
 
 def spell(tokens: Sequence[int]) -> Line:

@@ -1,6 +1,9 @@
 """Programs that people bring: what is read, and what is said about what cannot be."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +178,7 @@ def test_bad_parquet(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has the columns text; it needs `source`"):
         read(tmp_path / "y.parquet")
     pq.write_table(pa.table({"source": [GOOD, None]}), tmp_path / "z.parquet")
-    with pytest.raises(ValueError, match="row 1: `source` is None; it must be text"):
+    with pytest.raises(ValueError, match="row 1: `source` is missing; it must be text"):
         read(tmp_path / "z.parquet")
     tokens = [[1, 1004, 1036, 5], [1, 1004, 1036], [1, -5, 1036, 5], [1, 5, 5, 5], []]
     pq.write_table(pa.table({"tokens": tokens, "target": [4, 4, 4, 4, 4]}), tmp_path / "t.parquet")
@@ -183,6 +186,45 @@ def test_bad_parquet(tmp_path: Path) -> None:
     assert (len(table), file.skipped) == (1, 4)
     with pytest.raises(ValueError, match="row 1: its `tokens` spell no program"):
         read(tmp_path / "t.parquet")
+
+
+def peak_memory(source: str) -> int:
+    """Bytes that a process of its own took more while it did what `source` says than before."""
+    script = (
+        "import resource, sys; from pathlib import Path; from ipagnn.data.program_files import ProgramFile; "
+        "from ipagnn.data import DataSetError; from ipagnn.data.shards import decode_shard; "
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024; before = peak()\n"
+        f"try:\n    {source}\nexcept ValueError as error:\n    assert not str(error).startswith('none')\n"
+        "print(peak() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("kind", ["text", "tokens", "plain"])
+def test_small_files_cannot_take_much_memory(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "bomb.parquet"
+    columns: dict[str, Any] = {
+        "text": {"source": pa.array(["#" * 2_600_000] * 1024)},
+        "tokens": {"tokens": pa.array([np.ones(2**26, np.int16)] * 4, pa.list_(pa.int16()))},
+        "plain": {"source": pa.array(["#" * 2_600_000] * 200)},
+    }
+    pq.write_table(pa.table(columns[kind]), path, compression="zstd", use_dictionary=kind != "plain")
+    assert path.stat().st_size < 300_000
+    assert peak_memory(f"list(ProgramFile(Path({str(path)!r}), skip_invalid=True))") < 400 * 2**20
+    assert peak_memory(f"decode_shard(Path({str(path)!r}).read_bytes(), 'x')") < 400 * 2**20
+
+
+def test_pipes_and_unreadable_files_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("v0 = 1")
+    os.mkfifo(tmp_path / "b.py")
+    (tmp_path / "c.py").symlink_to(tmp_path / "nowhere")
+    table, file = read(tmp_path, skip_invalid=True)
+    assert (len(table), file.skipped) == (1, 2)
+    with pytest.raises(ValueError, match=r"b\.py: it is not a file"):
+        read(tmp_path)
+    with pytest.raises(ValueError, match="neither a file nor a folder"):
+        ProgramFile(tmp_path / "b.py")
 
 
 def test_nothing_to_evaluate(tmp_path: Path) -> None:

@@ -178,9 +178,20 @@ def test_a_truncated_or_missing_shard_is_named_at_once(copy: Path) -> None:
 )
 def test_a_manifest_that_is_none_is_refused(copy: Path, change: dict[str, Any], told: str) -> None:
     manifest = json.loads((copy / MANIFEST).read_text())
-    (copy / MANIFEST).write_text(json.dumps({**manifest, **change}))
+    (copy / MANIFEST).write_text(json.dumps({**manifest, **change, "checksum": ""}))
     with pytest.raises(DataSetError, match=told):
         read_shards(copy)
+
+
+def test_a_manifest_has_a_checksum_of_its_own(copy: Path) -> None:
+    manifest = json.loads((copy / MANIFEST).read_text())
+    assert manifest["checksum"] == read_shards(copy).fingerprint
+    (copy / MANIFEST).write_text(json.dumps(manifest | {"duplicates": manifest["duplicates"] + 1}))
+    with pytest.raises(DataSetError, match="its checksum is not that of its content"):
+        read_shards(copy)
+    manifest.pop("checksum")  # as version 0.1.0 wrote them
+    (copy / MANIFEST).write_text(json.dumps(manifest))
+    read_shards(copy).verify()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format_version": 1, "vocabulary_version": 1}', "\xff"])
@@ -246,7 +257,7 @@ def test_rows_that_are_no_programs_are_refused(columns: dict[str, Any], told: st
 
 def rewritten(directory: Path, target: Path, change: Callable[[ProgramTable], ProgramTable], **about: Any) -> DataSet:
     """A data set whose first shard is changed, with checksums that are right."""
-    manifest = json.loads((directory / MANIFEST).read_text()) | about
+    manifest = json.loads((directory / MANIFEST).read_text()) | {"checksum": ""} | about
     for shard in manifest["shards"]:
         data = (directory / shard["name"]).read_bytes()
         if shard is manifest["shards"][0]:

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from safetensors.torch import save_file
 
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.sampler import Sampler
+from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.models import (
     MODELS,
     ModelConfig,
@@ -186,3 +188,27 @@ def test_loading_draws_no_weights(tmp_path: Path, name: str, monkeypatch: pytest
     assert drawn == [True, False]
     for key, weight in model.state_dict().items():
         assert torch.equal(loaded.state_dict()[key], weight)
+
+
+@pytest.mark.parametrize("size", [2**28, 2**30 + 1])
+def test_a_sparse_file_takes_no_memory_before_it_is_refused(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "sparse.safetensors"
+    save_model(build_model("ipa-gnn", hidden=4), path)
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    hidden = (size - 4096) // 4 // VOCABULARY_SIZE
+    metadata["config"] = json.dumps({"name": "ipa-gnn", "hidden": hidden})
+    shape = [VOCABULARY_SIZE, hidden]
+    weights = {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * VOCABULARY_SIZE * hidden]}
+    header = json.dumps({"__metadata__": metadata, "cell.embedding": weights}).encode()
+    with path.open("wb") as written:
+        written.write(len(header).to_bytes(8, "little") + header)
+        written.truncate(8 + len(header) + 4 * VOCABULARY_SIZE * hidden)
+    script = (
+        "import resource, sys; from ipagnn.models import ModelFileError, build_model, load_model; "
+        "build_model('ipa-gnn', hidden=4); "
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024; before = peak()\n"
+        "try:\n    load_model(sys.argv[1])\nexcept ModelFileError:\n    print(peak() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, check=True, text=True)
+    assert int(done.stdout) < 150 * 2**20

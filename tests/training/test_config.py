@@ -75,7 +75,7 @@ def test_paper_preset_is_the_papers_recipe() -> None:
         ({"model": {"hidden": "wide"}}, "model.hidden is 'wide'; it must be a whole number"),
         ({"model": {"name": "no-execute", "absorbing_exit": 1}}, "model.absorbing_exit is 1; it must be true or false"),
         ({"model": {"absorbing_exit": True}}, "'model.absorbing_exit' is not a setting"),
-        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
+        ({"batch_size": 0}, "batch_size is 0; it must be from 1 to 16,777,216"),
         ({"averaging": 2.0}, "from 0 to 1"),
         ({"averaging": 1.0}, "for ever"),
         ({"curriculum": 1.5}, "from 0 to 1"),

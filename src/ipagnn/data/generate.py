@@ -270,7 +270,7 @@ def _clean(directory: Path, names: Sequence[str]) -> None:
 
 
 def _write_json(path: Path, manifest: Manifest) -> None:
-    _write(path, (json.dumps(manifest.to_dict(), indent=2) + "\n").encode())
+    _write(path, (json.dumps(manifest.to_dict() | {"checksum": manifest.fingerprint}, indent=2) + "\n").encode())
 
 
 def _write(path: Path, data: bytes) -> None:

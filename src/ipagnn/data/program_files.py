@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from ipagnn._common.files import reason
 from ipagnn.data.collate import PAPER_BUDGET, StepBudget, graphs_of
 from ipagnn.languages.arithmetic import (
     PAPER,
@@ -28,11 +28,15 @@ from ipagnn.languages.arithmetic import (
 )
 from ipagnn.languages.arithmetic.checks import InvalidProgramError
 from ipagnn.languages.arithmetic.text import MAX_CHARACTERS
+from ipagnn.languages.arithmetic.vocabulary import MAX_LINES
 
 WINDOW: Final = 1024
 """Programs held at a time."""
 LINE_LIMIT: Final = 16 * 2**20
 """Bytes of a line of JSON; a program of the longest text fits."""
+GROUP_BYTES: Final = 256 * 2**20
+GROUP_VALUES: Final = 2**27
+"""Size of a column in a row group of Parquet: this and a few times more is in memory while it is read."""
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 
 _TARGET_COMMENT = re.compile(r"\n[ \t]*#[ \t]*(\d{1,9})\s*\Z")
@@ -91,6 +95,8 @@ class ProgramFile:
         self.path = Path(path)
         if not self.path.exists():
             raise ValueError(f"There is no file or folder {self.path}; --programs names the programs to evaluate.")
+        if not (self.path.is_file() or self.path.is_dir()):
+            raise ValueError(f"{self.path} is neither a file nor a folder; --programs names the programs to evaluate.")
         self.task: Task | None = task
         self.grammar, self.budget, self.skip_invalid = grammar, budget, skip_invalid
         self.count = self.skipped = 0
@@ -195,7 +201,7 @@ class ProgramFile:
 
     def _files(self) -> tuple[list[Path], list[Path]]:
         python = sorted(self.path.rglob("*.py"))
-        parquet = sorted(file for file in self.path.iterdir() if file.suffix in PARQUET_SUFFIXES)
+        parquet = sorted(file for file in self.path.iterdir() if file.suffix in PARQUET_SUFFIXES and file.is_file())
         if bool(python) == bool(parquet):
             found = "both" if python else "neither"
             raise ValueError(
@@ -217,17 +223,24 @@ def _rows(path: Path) -> int:
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
-    except pa.ArrowException as error:
+        schema = pq.read_schema(path)
+        text = "source" in schema.names and pa.types.is_string(schema.field("source").type)
+        shared = ["source"] if text else None  # a text that stands in many rows is held once
+        return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, read_dictionary=shared)
+    except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a Parquet file: {error}.") from error
 
 
 def _read_python(path: Path) -> _Item:
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return _Item(str(path), _InvalidError("it is not a file."))
         with path.open(encoding="utf-8") as file:
             source = file.read(MAX_CHARACTERS + 1)  # one too many is enough for the parser to refuse
     except UnicodeDecodeError:
         return _Item(str(path), _InvalidError("the file is not UTF-8 text."))
+    except OSError as error:
+        return _Item(str(path), _InvalidError(f"the file cannot be read: {reason(error)}."))
     comment = _TARGET_COMMENT.search(source) if len(source) <= MAX_CHARACTERS else None
     program_is_masked = "[MASK]" in source or re.search(r"^[ \t]*_[ \t]*(=|$)", source, re.MULTILINE)
     return _Item(str(path), source, int(comment[1]) if comment and program_is_masked else None)
@@ -273,24 +286,57 @@ def _read_parquet(path: Path) -> Iterator[_Item]:
             "programs with a masked line."
         )
     wanted = [column, *(["target"] if "target" in names else [])]
+    _check_size(path, file.metadata)
+    kind = file.schema_arrow.field(column).type
+    if column == "source" and not (pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type)):
+        raise ValueError(f"{path} has a column `source` of type {kind}; it must be text.")
+    if column == "tokens" and not (pa.types.is_list(kind) and pa.types.is_integer(kind.value_type)):
+        raise ValueError(f"{path} has a column `tokens` of type {kind}; it must be lists of whole numbers.")
     row = 0
     try:
         for batch in file.iter_batches(batch_size=WINDOW, columns=wanted):
-            for values in batch.to_pylist():
-                content = values[column]
-                read = _from_tokens(content) if column == "tokens" else content
-                if not isinstance(read, str | Program | _InvalidError):
-                    read = _InvalidError(f"`source` is {read!r:.40}; it must be text.")
-                yield _Item(f"{path}, row {row}", read, values.get("target"))
+            targets = batch.column("target").to_pylist() if len(wanted) > 1 else [None] * len(batch)
+            for content, given in zip(batch.column(column), targets, strict=True):
+                place = f"{path}, row {row}"
+                yield _Item(place, _from_tokens(content) if column == "tokens" else _from_source(content), given)
                 row += 1
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path} cannot be read beyond row {row}: {error}.") from error
 
 
-def _from_tokens(tokens: Any) -> "Program | _InvalidError":
-    """The program that tokens spell."""
+def _check_size(path: Path, about: pq.FileMetaData) -> None:
+    """Refuse what would take much memory, however small the file is."""
+    for i in range(about.num_row_groups):
+        group = about.row_group(i)
+        for k in range(group.num_columns):
+            column = group.column(k)
+            if column.total_uncompressed_size > GROUP_BYTES or column.num_values > GROUP_VALUES:
+                raise ValueError(
+                    f"{path} has a row group whose column {column.path_in_schema} holds "
+                    f"{column.total_uncompressed_size:,} bytes and {column.num_values:,} values; at most "
+                    f"{GROUP_BYTES:,} and {GROUP_VALUES:,} are read. Write it with smaller row groups."
+                )
+
+
+def _from_source(content: pa.DictionaryScalar) -> "str | _InvalidError":
+    """A text, which the file may hold once for many rows."""
+    if not content.is_valid:
+        return _InvalidError("`source` is missing; it must be text.")
+    text = content.value.as_buffer()
+    if text.size > 4 * MAX_CHARACTERS:
+        return _InvalidError(f"`source` has {text.size:,} bytes; a program has at most {MAX_CHARACTERS:,} characters.")
     try:
-        return Program(np.asarray(tokens).reshape(-1, 4))
+        return str(text.to_pybytes(), "utf-8")
+    except UnicodeDecodeError:
+        return _InvalidError("`source` is not UTF-8 text.")
+
+
+def _from_tokens(tokens: pa.ListScalar) -> "Program | _InvalidError":
+    """The program that tokens spell."""
+    if not tokens.is_valid or len(tokens) > 4 * MAX_LINES:
+        return _InvalidError(f"its `tokens` are missing, or more than those of {MAX_LINES:,} lines.")
+    try:
+        return Program(tokens.values.to_numpy(zero_copy_only=False).reshape(-1, 4))
     except InvalidProgramError as error:
         return _InvalidError(f"its `tokens` spell no program: {error}")
     except (TypeError, ValueError, OverflowError):

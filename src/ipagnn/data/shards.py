@@ -19,11 +19,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from ipagnn._common.typed import parse_json, typed, typed_fields
 from ipagnn.data._compiled.collate import build_graphs
 from ipagnn.data.labels import find_wrong_label
-from ipagnn.data.splits import Recipe
+from ipagnn.data.splits import Recipe, Split
 from ipagnn.languages.arithmetic.checks import InvalidProgramError
-from ipagnn.languages.arithmetic.program import ProgramTable, spell
+from ipagnn.languages.arithmetic.program import ProgramTable, Task, spell
 from ipagnn.languages.arithmetic.text import INDENT, format_line
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_VERSION
 
@@ -38,6 +39,10 @@ MANIFEST: Final = "_manifest.json"
 OLD_MANIFEST: Final = "manifest.json"
 """Its name in data sets of version 0.1, which are still read."""
 MAX_SHARDS: Final = 100_000
+MAX_MANIFEST_BYTES: Final = 32 * 2**20
+MAX_SHARD_SIZE: Final = 2**24
+MAX_SHARD_TOKENS: Final = 2**29
+"""Tokens of a shard, of 2 bytes each once they are read, however small the file is."""
 LABELS_CHECKED: Final = 256
 """Targets computed again whenever a shard is read; `DataSet.verify` computes all of them."""
 SCHEMA: Final = pa.schema(
@@ -111,40 +116,72 @@ class Manifest:
         """The manifest that `to_dict` wrote.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError: It is not one.
+            ValueError: It is not one.
         """
         for key, known in (
             ("format_version", (FORMAT_VERSION, WIDE_FORMAT_VERSION)),
             ("vocabulary_version", (VOCABULARY_VERSION,)),
         ):
-            if values[key] not in known:
+            if values.get(key) not in known:
                 accepted = " and ".join(map(str, known))
-                raise ValueError(f"its {key} is {values[key]!r}, and this version of ipagnn reads {accepted}")
+                raise ValueError(f"its {key} is {values.get(key)!r}, and this version of ipagnn reads {accepted}")
+        content: _Content = typed_fields(_Content, values, "it")
         recipe = Recipe.from_dict(values)
-        if values["format_version"] != _format_version(recipe):
+        if content.format_version != _format_version(recipe):
             raise ValueError(
-                f"its format_version is {values['format_version']}, and data sets of its grammar have "
+                f"its format_version is {content.format_version}, and data sets of its grammar have "
                 f"{_format_version(recipe)}"
             )
-        names = shard_names(recipe, int(values["shard_size"]))
-        shards = tuple(Shard(**shard) for shard in values["shards"])
-        if tuple(s.name for s in shards) != names[: len(shards)]:
+        names = shard_names(recipe, content.shard_size)
+        if tuple(shard.name for shard in content.shards) != names[: len(content.shards)]:
             raise ValueError("its shards do not have the names that its other keys give them")
-        by_length = {int(length): int(count) for length, count in values["by_length"].items()}
-        return Manifest(
+        for shard in content.shards:
+            if not 0 < shard.count <= min(content.shard_size, MAX_SHARD_SIZE) or shard.bytes < 0:
+                raise ValueError(f"its shard {shard.name} has {shard.count} programs in {shard.bytes} bytes")
+        manifest = Manifest(
             recipe,
-            int(values["shard_size"]),
-            bool(values["with_source"]),
-            str(values["writer"]),
-            by_length,
-            int(values["duplicates"]),
-            shards,
+            content.shard_size,
+            content.with_source,
+            content.writer,
+            {_whole(length): count for length, count in content.by_length.items()},
+            content.duplicates,
+            content.shards,
         )
+        if content.checksum not in ("", manifest.fingerprint):
+            raise ValueError("its checksum is not that of its content, which has changed since it was written")
+        return manifest
 
     @property
     def fingerprint(self) -> str:
         """A hash of the whole content, and through the checksums of every program; 64 hexadecimal digits."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The keys of `manifest.json`."""
+
+    format_version: int
+    vocabulary_version: int
+    split: Split
+    task: Task
+    count: int
+    seed: int
+    lengths: dict[str, list[int]]
+    grammar: dict[str, Any]
+    shard_size: int
+    with_source: bool
+    writer: str
+    by_length: dict[str, int]
+    duplicates: int
+    shards: tuple[Shard, ...]
+    checksum: str = ""  # of all the others; version 0.1.0 wrote none
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or len(text) > 6:
+        raise ValueError(f"its by_length has the key {text[:20]!r}, which is no length")
+    return int(text)
 
 
 def is_wide(recipe: Recipe) -> bool:
@@ -224,8 +261,16 @@ def decode_shard(data: bytes, name: str, recipe: Recipe | None = None) -> Progra
         DataSetError: The bytes are no such file, or a row is no such program.
     """
     try:
-        arrow = pq.read_table(pa.BufferReader(data))
-    except pa.ArrowException as error:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        about = file.metadata
+        groups = [about.row_group(i) for i in range(about.num_row_groups)]
+        values = sum(group.column(k).num_values for group in groups for k in range(group.num_columns))
+        if about.num_rows > MAX_SHARD_SIZE or values > MAX_SHARD_TOKENS:
+            raise DataSetError(
+                f"The shard {name} has {about.num_rows:,} programs of {values:,} values, too many to read."
+            )
+        arrow = file.read([column for column in SCHEMA.names if column in file.schema_arrow.names])
+    except (pa.ArrowException, OSError) as error:
         raise DataSetError(f"The shard {name} is not a Parquet file: {error}.") from error
     for field, wide in zip(SCHEMA, WIDE_SCHEMA, strict=True):
         found = arrow.schema.field(field.name).type if field.name in arrow.column_names else None
@@ -342,9 +387,11 @@ def manifest_path(directory: Path) -> Path:
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest; anything else is a `DataSetError`."""
     try:
-        return Manifest.from_dict(json.loads(path.read_text()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataSetError(f"{path} is not a manifest of a data set: {error}.") from error
+        if path.stat().st_size > MAX_MANIFEST_BYTES:
+            raise ValueError(f"it has more than {MAX_MANIFEST_BYTES:,} bytes")
+        return Manifest.from_dict(typed(dict, parse_json(path.read_text("utf-8")), "it"))
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise DataSetError(f"{path} is not a manifest of a data set: {str(error).rstrip('.')}.") from error
 
 
 def read_verified(directory: Path, shard: Shard) -> bytes:

@@ -108,7 +108,11 @@ class Recipe:
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> "Recipe":
-        """The recipe that `to_dict` wrote."""
+        """The recipe that `to_dict` wrote.
+
+        Raises:
+            ValueError, KeyError: It is not one.
+        """
         lengths = Lengths(tuple(values["lengths"]["lengths"]), tuple(values["lengths"]["weights"]))
         grammar = Grammar.from_dict(values["grammar"])
         return Recipe(values["split"], values["task"], values["count"], values["seed"], lengths, grammar)

@@ -3,8 +3,8 @@
 import json
 import math
 import os
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ipagnn._common.files import write_whole
+from ipagnn._common.typed import parse_json, parse_toml, typed
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_VERSION
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.config import ModelConfig
@@ -26,6 +27,10 @@ from ipagnn.models.registry import build_model, config_from_dict, model_class, m
 FORMAT: Final = "ipagnn model"
 FORMAT_VERSION: Final = 1
 """Rises when files written before can no longer be read."""
+MAX_BYTES: Final = 2**30
+"""Size of a model file. Loading it takes at most three times as much memory, and refusing it next to none."""
+_SMALL_BYTES: Final = 16 * 2**20
+"""Models of larger files are built without memory of their own; for the others that would take longer than it saves."""
 SUFFIX: Final = ".safetensors"
 MODEL_FILE: Final = f"model{SUFFIX}"
 """Name of the file in a run folder that holds the selected weights."""
@@ -104,7 +109,9 @@ def find_model_file(name: str | os.PathLike[str]) -> ModelFile:
         ValueError: The folder holds no weights, or the file is not a model.
     """
     path = model_path(name)
-    metadata, _ = _read(path, tensors=False)
+    with _opened(path) as file:
+        metadata: dict[str, str] = file.metadata() or {}
+    _check_version(path, metadata)
     task = metadata.get("task") or _task_of_run(path.parent)
     return ModelFile(str(name), path, Path(name) if Path(name).is_dir() else None, task, metadata.get("record"))
 
@@ -170,18 +177,22 @@ def load_model(path_or_name: str | os.PathLike[str], **options: Any) -> ProgramM
         ModelFileError: The file is truncated, foreign, or of another version.
     """
     path = model_path(path_or_name)
-    metadata, tensors = _read(path, tensors=True)
-    config = _read_config(path, metadata)
-    config = model_config(options.pop("name", config.name), config, **options)
-    try:
-        _check_size(config, tensors)
-        with _NoInitialisation():
-            model = build_model(config)
-        model.load_state_dict(tensors, assign=True)
-    except RuntimeError as error:
-        raise ModelFileError(
-            f"The weights in {path} are not those of a {config.name!r} of {config.hidden} hidden units: {error}"
-        ) from error
+    with _opened(path) as file:
+        metadata: dict[str, str] = file.metadata() or {}
+        _check_version(path, metadata)
+        config = _read_config(path, metadata)
+        config = model_config(options.pop("name", config.name), config, **options)
+        try:
+            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118, as it is no dict
+            _check_size(config, found)
+            with _NoInitialisation(), torch.device("meta") if path.stat().st_size > _SMALL_BYTES else nullcontext():
+                model = build_model(config)
+            _check_shapes(found, {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()})
+            model.load_state_dict({name: _whole(file.get_tensor(name)) for name in found}, assign=True)
+        except RuntimeError as error:
+            raise ModelFileError(
+                f"The weights in {path} are not those of a {config.name!r} of {config.hidden} hidden units: {error}"
+            ) from error
     model.task = metadata.get("task") or _task_of_run(path.parent)
     return model.eval()
 
@@ -200,14 +211,15 @@ class _NoInitialisation(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _read(path: Path, *, tensors: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Metadata, and if asked for tensors in float32, of a file of this version."""
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file of tensors, of which only the header is read at first. Its memory is bounded by its size."""
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise ModelFileError(f"{path} has {size:,} bytes; a model has at most {MAX_BYTES:,}.")
     try:
         with safe_open(path, framework="pt") as file:
-            metadata: dict[str, str] = file.metadata() or {}
-            _check_version(path, metadata)
-            names = file.keys() if tensors else ()
-            return metadata, {name: _whole(file.get_tensor(name)) for name in names}
+            yield file
     except SafetensorError as error:
         raise ModelFileError(
             f"{path} is not a readable safetensors file ({error}); it is cut off, damaged or of another kind. "
@@ -218,29 +230,39 @@ def _read(path: Path, *, tensors: bool) -> tuple[dict[str, str], dict[str, Tenso
 def _task_of_run(folder: Path) -> str | None:
     """The task in the settings of a run folder: files of older versions do not name it themselves."""
     try:
-        return str(tomllib.loads((folder / "config.toml").read_text("utf-8"))["task"])
-    except (OSError, ValueError, KeyError):
+        return typed(str | None, parse_toml((folder / "config.toml").read_text("utf-8")).get("task"), "task") or None
+    except (OSError, ValueError):
         return None
 
 
 def _whole(tensor: Tensor) -> Tensor:
     # Copied where it is float32 already: where a file has it, it is not aligned, and products round differently.
+    if tensor.dtype not in (torch.float16, torch.float32, torch.float64):
+        raise RuntimeError(f"a tensor has the type {tensor.dtype}, and weights are float16, float32 or float64.")
     return tensor.float() if tensor.dtype == torch.float16 else tensor.clone()
 
 
 def _read_config(path: Path, metadata: dict[str, str]) -> ModelConfig:
     try:
-        return config_from_dict(upgrade_model(json.loads(metadata["config"])))
-    except (KeyError, TypeError, ValueError) as error:
+        return config_from_dict(upgrade_model(typed(dict, parse_json(metadata.get("config", "")), "it")))
+    except (TypeError, ValueError) as error:
         raise ModelFileError(f"The configuration in {path} cannot be read: {error}") from error
 
 
-def _check_size(config: ModelConfig, tensors: dict[str, Tensor]) -> None:
+def _check_size(config: ModelConfig, shapes: dict[str, tuple[int, ...]]) -> None:
     """Before anything is allocated: a damaged configuration must not ask for all memory there is."""
     name, shape = model_class(config.name).weight_shape(config)
-    found = tuple(tensors[name].shape) if name in tensors else None
+    found = shapes.get(name)
     if found != shape:
         raise RuntimeError(f"{name} has shape {found} instead of {shape}.")
+
+
+def _check_shapes(found: dict[str, tuple[int, ...]], wanted: dict[str, tuple[int, ...]]) -> None:
+    """Before any tensor is read, for the same reason."""
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            there, asked = found.get(name, "missing"), wanted.get(name, "unknown")
+            raise RuntimeError(f"{name} is {there} in the file and {asked} in the model.")
 
 
 def _check_version(path: Path, metadata: dict[str, str]) -> None:

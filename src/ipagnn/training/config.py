@@ -122,7 +122,7 @@ class TrainConfig:
         for name, least, most in _RANGES:
             value = getattr(self, name)
             if not least <= value <= most:
-                raise ValueError(f"{name} is {value}; it must be from {least:g} to {most:g}.")
+                raise ValueError(f"{name} is {value}; it must be from {least:,.15g} to {most:,.15g}.")
         for name, hint in get_type_hints(TrainConfig).items():
             if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(get_args(hint))}.")

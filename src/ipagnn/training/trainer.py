@@ -138,7 +138,13 @@ class _Loop:
         self._model = model
         self._step: TrainingStep[Any] = make_step(model, config, processes.device)
         if checkpoint:
-            self._step.load(checkpoint.weights, checkpoint.state)
+            try:
+                self._step.load(checkpoint.weights, checkpoint.state)
+            except (KeyError, IndexError, RuntimeError, ValueError) as error:
+                raise RunError(
+                    f"{folder.last} does not fit its own settings ({error}); it is damaged. Delete it to train from "
+                    "the beginning in this folder."
+                ) from error
         self._rate, self._hopeless = -1.0, 0
         self._data = data
         self._stages = config.stages or (None,)

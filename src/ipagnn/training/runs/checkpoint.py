@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from ipagnn._common.typed import parse_json, typed, typed_fields
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.runs.files import RunError, write_whole
 
@@ -96,16 +97,18 @@ class Checkpoint:
         """
         try:
             with safe_open(path, "pt") as file:
-                about: dict[str, Any] = json.loads((file.metadata() or {})[_KEY])
+                about = typed(dict, parse_json((file.metadata() or {}).get(_KEY, "")), "it")
+                if about.get("format_version") != FORMAT_VERSION:
+                    raise RunError(
+                        f"The checkpoint {path} has format {about.get('format_version')}, and this version of ipagnn "
+                        f"reads {FORMAT_VERSION}; go on with the version that wrote it."
+                    )
+                config = TrainConfig.from_dict(typed(dict, about.get("config"), "config"))
+                position = _position(typed(dict, about.get("position"), "position"), config)
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, as it is no dict
-            if about["format_version"] != FORMAT_VERSION:
-                raise RunError(
-                    f"The checkpoint {path} has format {about['format_version']}, and this version of ipagnn reads "
-                    f"{FORMAT_VERSION}; go on with the version that wrote it."
-                )
-            config = TrainConfig.from_dict(about["config"])
-            position = _position(about["position"], config)
-        except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+        except RunError:
+            raise
+        except (SafetensorError, TypeError, ValueError, OSError) as error:
             raise RunError(
                 f"{path} is not a checkpoint of ipagnn, or it is damaged ({error}). Delete it to train from the "
                 "beginning in this folder."
@@ -115,16 +118,22 @@ class Checkpoint:
 
 def _position(values: Mapping[str, Any], config: TrainConfig) -> Position:
     """A position as it was written; one of version 0.1.0 has steps alone, and no stages."""
-    if "examples" in values:
-        return Position(**values)
-    step = values["step"]
-    looked = step - step % config.log_every
-    place = {"examples": step, "looked_examples": looked}
-    return Position(
-        **{name: steps * config.batch_size for name, steps in place.items()},
-        stage=int(step >= config.steps),
-        **values,
-    )
+    if "examples" not in values:
+        step = typed(int, values.get("step"), "position.step")
+        looked = step - step % config.log_every
+        place = {"examples": step, "looked_examples": looked}
+        values = {
+            **{name: steps * config.batch_size for name, steps in place.items()},
+            "stage": int(step >= config.steps),
+            **values,
+        }
+    position: Position = typed_fields(Position, values, "position")
+    for name, value in asdict(position).items():
+        if value is not None and value < (-1 if name.startswith("best_") else 0):
+            raise ValueError(f"position.{name} is {value}; it must not be negative")
+    if position.stage > max(1, len(config.stages)):
+        raise ValueError(f"position.stage is {position.stage}, and there are {max(1, len(config.stages))} stages")
+    return position
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

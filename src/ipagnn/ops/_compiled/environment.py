@@ -180,3 +180,168 @@ def mark_needed(  # type: ignore[no-untyped-def]
             for a in range(mixture_offsets[mixture_of[v]], mixture_offsets[mixture_of[v] + 1]):
                 reads[argument_value[a]] = True
     return reads, likelihood, asks
+
+
+@njit(cache=True, nogil=True)
+def arrange(  # type: ignore[no-untyped-def]
+    steps, values, conditions, mixtures, reads, likelihood, asks, row_condition, row_value, program
+):
+    """Put what is needed in the order in which it is computed; see `EnvironmentPlan` for what is returned."""
+    kind, operation, operand, value_input, step = values
+    condition_operation, condition_operand, condition_input, condition_step = conditions
+    mixture_of, mixture_row, mixture_offsets, argument_edge, argument_value = mixtures
+
+    # How much of each there is at each step. Literals come before all steps.
+    literals, viewed_literals = 0, 0
+    statement_offsets, condition_offsets, mixture_steps = (
+        np.zeros(steps + 1, np.int64),
+        np.zeros(steps + 1, np.int64),
+        np.zeros(steps + 1, np.int64),
+    )
+    viewed = np.zeros(steps, np.int64)
+    for v in range(1, len(kind)):
+        t = step[v]
+        if kind[v] == LITERAL:
+            literals += reads[v] or likelihood[v]
+            viewed_literals += reads[v]
+        elif kind[v] == STATEMENT:
+            statement_offsets[t + 1] += reads[v] or likelihood[v]
+            viewed[t] += reads[v]
+        elif reads[v]:
+            mixture_steps[t + 1] += 1
+    for t in condition_step:
+        condition_offsets[t + 1] += 1
+    for t in range(steps):
+        statement_offsets[t + 1] += statement_offsets[t]
+        condition_offsets[t + 1] += condition_offsets[t]
+        mixture_steps[t + 1] += mixture_steps[t]
+
+    # The place of each value among the views, and of what is written among all that is written.
+    view = np.full(len(kind), -1, np.int64)
+    written = np.full(len(kind), -1, np.int64)
+    view[0] = 0
+    next_view, next_viewed, next_other = 1, 0, viewed_literals
+    for v in range(1, len(kind)):
+        if kind[v] == LITERAL and reads[v]:
+            view[v], written[v] = next_view, next_viewed
+            next_view += 1
+            next_viewed += 1
+        elif kind[v] == LITERAL and likelihood[v]:
+            written[v] = next_other
+            next_other += 1
+    first = 1
+    for t in range(steps):
+        while first < len(kind) and step[first] < t:
+            first += 1
+        last = first
+        while last < len(kind) and step[last] == t:
+            last += 1
+        next_viewed = literals + statement_offsets[t]
+        next_other = next_viewed + viewed[t]
+        for v in range(first, last):
+            if kind[v] == MIXTURE and reads[v]:
+                view[v] = next_view
+                next_view += 1
+        for v in range(first, last):
+            if kind[v] == STATEMENT and reads[v]:
+                view[v], written[v] = next_view, next_viewed
+                next_view += 1
+                next_viewed += 1
+            elif kind[v] == STATEMENT and likelihood[v]:
+                written[v] = next_other
+                next_other += 1
+
+    # Distinct pairs of operation and operand: the literals, in their order, and then the others.
+    statements = statement_offsets[steps]
+    pair_operation = np.empty(literals + statements + len(condition_input), np.int64)
+    pair_operand = np.empty(len(pair_operation), np.int64)
+    pairs = literals
+    keys, slots = _table(len(pair_operation))
+    statement_pair, statement_reads = np.empty(statements, np.int64), np.empty(statements, np.int64)
+    for v in range(1, len(kind)):
+        if kind[v] == LITERAL and written[v] >= 0:
+            pair_operation[written[v]], pair_operand[written[v]] = operation[v], operand[v]
+        elif kind[v] == STATEMENT and written[v] >= 0:
+            at = _find(keys, slots, np.int64(operation[v]), operand[v], np.int64(0))
+            if slots[at] == _EMPTY:
+                keys[at, 0], keys[at, 1], keys[at, 2] = operation[v], operand[v], 0
+                slots[at] = pairs
+                pair_operation[pairs], pair_operand[pairs] = operation[v], operand[v]
+                pairs += 1
+            statement_pair[written[v] - literals] = slots[at]
+            statement_reads[written[v] - literals] = view[value_input[v]]
+    cursor = condition_offsets.copy()
+    condition_place = np.empty(len(condition_input), np.int64)
+    condition_pair, condition_reads = (
+        np.empty(len(condition_input), np.int64),
+        np.empty(len(condition_input), np.int64),
+    )
+    for c in range(len(condition_input)):
+        at = _find(keys, slots, np.int64(condition_operation[c]), condition_operand[c], np.int64(0))
+        if slots[at] == _EMPTY:
+            keys[at, 0], keys[at, 1], keys[at, 2] = condition_operation[c], condition_operand[c], 0
+            slots[at] = pairs
+            pair_operation[pairs], pair_operand[pairs] = condition_operation[c], condition_operand[c]
+            pairs += 1
+        place = cursor[condition_step[c]]
+        cursor[condition_step[c]] += 1
+        condition_place[c] = place
+        condition_pair[place], condition_reads[place] = slots[at], view[condition_input[c]]
+
+    # Mixtures that are read, with their arguments.
+    count = mixture_steps[steps]
+    target = np.empty(count, np.int64)
+    offsets = np.zeros(count + 1, np.int64)
+    edge, brought = np.empty(len(argument_edge), np.int64), np.empty(len(argument_edge), np.int64)
+    m, arguments = 0, 0
+    for v in range(1, len(kind)):
+        if kind[v] == MIXTURE and reads[v]:
+            number = mixture_of[v]
+            target[m] = mixture_row[number]
+            for a in range(mixture_offsets[number], mixture_offsets[number + 1]):
+                edge[arguments], brought[arguments] = argument_edge[a], view[argument_value[a]]
+                arguments += 1
+            m += 1
+            offsets[m] = arguments
+
+    # Likelihoods, in the order of what they are asked of.
+    query_offsets = np.zeros(literals + statements + 1, np.int64)
+    for r in range(len(asks)):
+        if asks[r]:
+            query_offsets[written[row_value[r]] + 1] += 1
+    for w in range(literals + statements):
+        query_offsets[w + 1] += query_offsets[w]
+    places = query_offsets.copy()
+    query_program = np.empty(query_offsets[-1], np.int64)
+    row_query = np.full(len(asks), -1, np.int64)
+    row_decides = np.full(len(asks), -1, np.int64)
+    for r in range(len(asks)):
+        if asks[r]:
+            w = written[row_value[r]]
+            row_query[r] = places[w]
+            query_program[places[w]] = program[r]
+            places[w] += 1
+        if row_condition[r] >= 0:
+            row_decides[r] = condition_place[row_condition[r]]
+    return (
+        viewed_literals,
+        literals,
+        statement_offsets,
+        viewed,
+        condition_offsets,
+        mixture_steps,
+        pair_operation[:pairs],
+        pair_operand[:pairs],
+        statement_pair,
+        statement_reads,
+        condition_pair,
+        condition_reads,
+        target,
+        offsets,
+        edge[:arguments],
+        brought[:arguments],
+        query_offsets,
+        query_program,
+        row_query,
+        row_decides,
+    )

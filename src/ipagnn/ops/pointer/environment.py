@@ -5,10 +5,10 @@ and read from there (`_compiled/environment.py`), and each distinct statement on
 What no output depends on is not computed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -23,92 +23,72 @@ from ipagnn.languages.arithmetic.vocabulary import (
     SUBTRACT,
     VARIABLE,
 )
-from ipagnn.ops._compiled.environment import LITERAL, MIXTURE, STATEMENT, mark_needed, number_values
-
-Indices = npt.NDArray[np.int64]
+from ipagnn.ops._compiled.environment import arrange, mark_needed, number_values
 
 WRITES = np.isin(np.arange(OPERATION, OPERATION + len(OPERATIONS)), [ADD, SUBTRACT, MULTIPLY, ASSIGN])
 """By operation: whether it assigns to its variable."""
 
 
 @dataclass(frozen=True, slots=True)
-class Statements:
-    """Statements that are computed together.
-
-    Attributes:
-        operation, operand: Of each. [statement]
-        reads: Where in the pool of its step the value stands that it reads; empty for literals. [statement]
-        viewed: The first so many are read later; of the others only likelihoods are asked for.
-        asked: Which statement each likelihood is asked of, and of which program's target. [query] each
-    """
-
-    operation: Tensor
-    operand: Tensor
-    reads: Tensor
-    viewed: int
-    asked: Tensor
-    program: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class EnvironmentStep:
-    """What is computed at one step.
-
-    The pool holds the views of all values that are read later. A step appends its mixtures; then statements and
-    conditions read. It appends its literals and the views of its statements, and keeps what is needed from then on.
-
-    Attributes:
-        rows: Number of rows.
-        arrivals: Edges that arrive, 2 * row + branch counted within the step before. [edge]
-        target: The row that each arrives at. [edge]
-        mixtures: Number of mixtures.
-        mixed_edge, mixed_value, mixed: Of each argument: which of the arrivals brings it, where in the pool its value
-            stands, and which mixture it belongs to. [argument] each
-        mixed_target: The row that a mixture belongs to. [mixture]
-        statements: Those with the likelihoods that are asked of them.
-        condition_operation, condition_operand, condition_reads: The conditions. [condition] each
-        row_condition: The condition that each row decides by, counted from 1 over all steps; 0 for none. [row]
-        row_query: The likelihood of what each row writes to v0, counted from 1 over all steps; 0 for none. [row]
-        row_keeps: 1 where v0 stays what it is, 0 where the row writes it. [row]
-        literals: How many literals join the pool.
-        keep: What stays in the pool; None if all of it. [value]
-    """
-
-    rows: int
-    arrivals: Tensor
-    target: Tensor
-    mixtures: int
-    mixed_edge: Tensor
-    mixed_value: Tensor
-    mixed: Tensor
-    mixed_target: Tensor
-    statements: Statements
-    condition_operation: Tensor
-    condition_operand: Tensor
-    condition_reads: Tensor
-    row_condition: Tensor
-    row_query: Tensor
-    row_keeps: Tensor
-    literals: int
-    keep: Tensor
-
-
-@dataclass(frozen=True, slots=True)
 class EnvironmentPlan:
-    """All steps of a batch.
+    """What a batch computes, and in which order.
+
+    First all literals; then at each step its mixtures, statements and conditions. What is read later has a place among
+    the views: the value 0 that variables start with, literals, and then step by step mixtures and statements. Literals
+    and statements are numbered together as what is written: of the literals, and of the statements of each step, those
+    with a view come first. Tensors are int64 unless they say otherwise; tuples are for the host.
 
     Attributes:
-        literals: All literals of the batch.
-        first_program: The program of each row of the first step. [row]
-        steps: In order.
-        exits: Edges that arrive at exits, 2 * row + branch, and the program of each. [edge] each
+        literals: Number of literals.
+        viewed_literals: Number of those with a view.
+        steps: The rows of each step. [step + 1]
+        statements, conditions, mixtures: Those of each step. [step + 1] each
+        viewed: How many of the statements of each step have a view. [step]
+        pair_operation, pair_operand: The distinct pairs of operation and operand: literals, then others. [pair] each
+        statement_pair, statement_reads: The pair of each statement, and the view that it reads. [statement] each
+        condition_pair, condition_reads: The same for conditions. [condition] each
+        mixture_row: The row that each mixture is for. [mixture]
+        mixture_offsets: Mixture m has the arguments mixture_offsets[m] : [m + 1]. [mixture + 1]
+        argument_edge, argument_view: The arrival that brings an argument, and its view. [argument] each
+        query_offsets: The likelihoods that are asked of each literal or statement. [written + 1]
+        query_program: Of whose target. [query]
+        row_program: Of each row. [row]
+        row_query: The likelihood of what a row writes to v0; -1 for none. [row]
+        row_condition: The condition that a row decides by; -1 for none. [row]
+        row_writes: Whether a row writes v0. bool [row]
+        arrival_offsets, arrivals: As in `Rows`.
     """
 
-    literals: Statements
-    first_program: Tensor
-    steps: list[EnvironmentStep]
-    exits: Tensor
-    exit_program: Tensor
+    literals: int
+    viewed_literals: int
+    steps: tuple[int, ...]
+    statements: tuple[int, ...]
+    conditions: tuple[int, ...]
+    mixtures: tuple[int, ...]
+    viewed: tuple[int, ...]
+    pair_operation: Tensor
+    pair_operand: Tensor
+    statement_pair: Tensor
+    statement_reads: Tensor
+    condition_pair: Tensor
+    condition_reads: Tensor
+    mixture_row: Tensor
+    mixture_offsets: Tensor
+    argument_edge: Tensor
+    argument_view: Tensor
+    query_offsets: Tensor
+    query_program: Tensor
+    row_program: Tensor
+    row_query: Tensor
+    row_condition: Tensor
+    row_writes: Tensor
+    arrival_offsets: Tensor
+    arrivals: Tensor
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same on `device`."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(self, **{name: x.to(device) for name, x in values.items() if isinstance(x, Tensor)})
 
 
 def plan_environment(rows: Rows) -> EnvironmentPlan:
@@ -117,118 +97,40 @@ def plan_environment(rows: Rows) -> EnvironmentPlan:
     Args:
         rows: Of kind `graph`; no statement is masked.
     """
-    device = rows.tokens.device
     tokens = rows.tokens.cpu().numpy()
     operation, operand = tokens[:, 1].astype(np.int64) - OPERATION, tokens[:, 3].astype(np.int64) - NUMBER
     variable = tokens[:, 2].astype(np.int64) - VARIABLE
-    program, true, false = (x.cpu().numpy() for x in (rows.program, rows.true, rows.false))
-    branches = rows.branches.cpu().numpy()
-    offsets, arrivals = rows.arrival_offsets.cpu().numpy().astype(np.int64), rows.arrivals.cpu().numpy()
-    starts = np.array(rows.step_offsets, np.int64)
+    program, true, false, branches = (x.cpu().numpy() for x in (rows.program, rows.true, rows.false, rows.branches))
+    offsets, arrivals = (x.cpu().numpy().astype(np.int64) for x in (rows.arrival_offsets, rows.arrivals))
+    steps = np.array(rows.step_offsets, np.int64)
     slots = int(variable.max(initial=0)) + 1
     values, conditions, mixtures, row_condition, row_value = number_values(
-        starts, operation, variable, operand, branches, WRITES, ASSIGN - OPERATION, slots, offsets, arrivals
+        steps, operation, variable, operand, branches, WRITES, ASSIGN - OPERATION, slots, offsets, arrivals
     )
-    kind, value_operation, value_operand, value_input, value_step = values
-    condition_operation, condition_operand, condition_input, condition_step = conditions
-    mixture_of, mixture_row, mixture_offsets, argument_edge, argument_value = mixtures
-    scored = WRITES[operation] & (variable == 0)
+    kind, _, _, value_input, _ = values
+    mixture_of, _, mixture_offsets, _, argument_value = mixtures
+    writes = WRITES[operation] & (variable == 0)
     reads, likelihood, asks = mark_needed(
-        kind, value_input, condition_input, mixture_of, mixture_offsets, argument_value, row_value, scored, true, false
+        kind, value_input, conditions[2], mixture_of, mixture_offsets, argument_value, row_value, writes, true, false
     )
-
-    # The last step whose pool must still hold a value: it is read at the next one.
-    until = np.full(len(kind), -1, np.int64)
-    stated = np.flatnonzero((kind == STATEMENT) & (reads | likelihood))
-    np.maximum.at(until, value_input[stated], value_step[stated] - 1)
-    np.maximum.at(until, condition_input, condition_step - 1)
-    mixture_value = np.flatnonzero(kind == MIXTURE)
-    mixture_reads = reads[mixture_value]
-    argument_mixture = np.repeat(np.arange(len(mixture_row)), np.diff(mixture_offsets))
-    argument_needed = mixture_reads[argument_mixture]
-    np.maximum.at(
-        until, argument_value[argument_needed], value_step[mixture_value[argument_mixture[argument_needed]]] - 1
+    (
+        viewed_literals, literals, statement_offsets, viewed, condition_offsets, mixture_steps, *arrays, row_query,
+        row_decides,
+    ) = arrange(
+        len(steps) - 1, values, conditions, mixtures, reads, likelihood, asks, row_condition, row_value, program
+    )  # fmt: skip
+    tensors = [torch.from_numpy(array) for array in arrays]
+    plan = EnvironmentPlan(
+        literals,
+        viewed_literals,
+        rows.step_offsets,
+        *(tuple(x.tolist()) for x in (statement_offsets, condition_offsets, mixture_steps, viewed)),
+        *tensors,
+        torch.from_numpy(program.astype(np.int64)),
+        torch.from_numpy(row_query),
+        torch.from_numpy(row_decides),
+        torch.from_numpy(writes),
+        torch.from_numpy(offsets),
+        torch.from_numpy(arrivals),
     )
-
-    def tensor(array: npt.NDArray[np.generic]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
-
-    asking = np.flatnonzero(asks)
-    computed_at = np.where(kind == LITERAL, -1, value_step)  # all literals come first
-    query_order = asking[np.argsort(computed_at[row_value[asking]], kind="stable")]
-    row_query = np.zeros(len(operation), np.int64)
-    row_query[query_order] = np.arange(1, len(query_order) + 1)
-    query_value = row_value[query_order]
-
-    def statements(chosen: Indices, position: Indices) -> tuple[Statements, Indices]:
-        """Statements in the order they are computed in: those that are read first."""
-        chosen = chosen[np.argsort(~reads[chosen], kind="stable")]
-        place = np.full(len(kind), -1, np.int64)
-        place[chosen] = np.arange(len(chosen))
-        queries = query_order[place[query_value] >= 0]
-        reading = value_input[chosen]
-        return (
-            Statements(
-                operation=tensor(value_operation[chosen].astype(np.int64)),
-                operand=tensor(value_operand[chosen]),
-                reads=tensor(position[reading] if len(chosen) and reading[0] >= 0 else reading[:0].astype(np.int64)),
-                viewed=int(reads[chosen].sum()),
-                asked=tensor(place[row_value[queries]]),
-                program=tensor(program[queries].astype(np.int64)),
-            ),
-            chosen,
-        )
-
-    position = np.full(len(kind), -1, np.int64)
-    literal, literals = statements(np.flatnonzero((kind == LITERAL) & (reads | likelihood)), position)
-    steps = []
-    pool = np.zeros(1, np.int64)  # the start
-    position[0] = 0
-    for t in range(len(starts) - 1):
-        first, last = starts[t], starts[t + 1]
-        edges = slice(offsets[first], offsets[last])
-        here = (value_step == t) & reads
-        mixed = np.flatnonzero(here & (kind == MIXTURE))
-        numbers = mixture_of[mixed]
-        arguments = np.flatnonzero(np.isin(argument_mixture, numbers))
-        mixed_place = np.full(len(mixture_row), -1, np.int64)
-        mixed_place[numbers] = np.arange(len(numbers))
-        mixed_value = position[argument_value[arguments]]
-        pool = np.concatenate([pool, mixed])
-        position[pool] = np.arange(len(pool))
-        stated_here = np.flatnonzero((value_step == t) & (kind == STATEMENT) & (reads | likelihood))
-        computed, order = statements(stated_here, position)
-        deciding = np.flatnonzero(condition_step == t)
-        condition_reads = position[condition_input[deciding]]
-        joining = literals[(value_step[literals] == t) & reads[literals]]
-        pool = np.concatenate([pool, joining, order[: computed.viewed]])
-        keep = np.flatnonzero(until[pool] >= t)
-        steps.append(
-            EnvironmentStep(
-                rows=int(last - first),
-                arrivals=tensor(arrivals[edges].astype(np.int64) - 2 * (starts[t - 1] if t else 0)),
-                target=tensor(np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))),
-                mixtures=len(mixed),
-                mixed_edge=tensor(argument_edge[arguments].astype(np.int64) - offsets[first]),
-                mixed_value=tensor(mixed_value),
-                mixed=tensor(mixed_place[argument_mixture[arguments]]),
-                mixed_target=tensor(mixture_row[numbers].astype(np.int64) - first),
-                statements=computed,
-                condition_operation=tensor(condition_operation[deciding].astype(np.int64)),
-                condition_operand=tensor(condition_operand[deciding]),
-                condition_reads=tensor(condition_reads),
-                row_condition=tensor(row_condition[first:last].astype(np.int64) + 1),
-                row_query=tensor(row_query[first:last]),
-                row_keeps=tensor(~scored[first:last]),
-                literals=len(joining),
-                keep=tensor(keep),
-            )
-        )
-        pool = pool[keep]
-        position[:] = -1
-        position[pool] = np.arange(len(pool))
-    exits = arrivals[offsets[len(operation)] :].astype(np.int64)
-    exit_counts = np.diff(offsets[len(operation) :])
-    first_program = program[: starts[1] if len(starts) > 1 else 0].astype(np.int64)
-    exit_program = np.repeat(np.arange(len(exit_counts)), exit_counts)
-    return EnvironmentPlan(literal, tensor(first_program), steps, tensor(exits), tensor(exit_program))
+    return plan.to(rows.tokens.device)

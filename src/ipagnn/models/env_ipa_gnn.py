@@ -247,7 +247,12 @@ class EnvIPAGNN(ProgramModel):
             return self._run_dense(batch, record)
         rows = rows_of(batch, "graph")
         target = batch.target if record == {"likelihood"} else None
-        executed = run_environment(self.values, plan_environment(rows), len(batch), target)
+        plan = plan_environment(rows)
+        if target is not None:
+            followed = self.values.follow_target(plan, target, SMALLEST_MASS)
+            if followed is not None:
+                return {"likelihood": followed}
+        executed = run_environment(self.values, plan, len(batch), target)
         nothing = executed.mass[:, None][:, :0]
         packed = Packed(executed.score, None, executed.mass, executed.shares, nothing, nothing)
         found = unpack(packed, rows, batch, record, normalise=True)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from ipagnn.data.contract import Batch
+from ipagnn.ops.pointer.environment import EnvironmentPlan
 
 
 class Values(nn.Module, ABC):
@@ -58,6 +59,18 @@ class Values(nn.Module, ABC):
     def view(self, belief: Tensor) -> Tensor:
         """What statements and conditions read of a belief; by default all of it. [row, *view]"""
         return belief
+
+    def follow_target(self, plan: EnvironmentPlan, target: Tensor, epsilon: float) -> Tensor | None:
+        """The probability of each program's target by an execution of its own, which may be faster. [program]
+
+        None, as by default, where there is none; `nn.environment.run_environment` then executes the plan.
+
+        Args:
+            plan: What is computed when.
+            target: Of each program.
+            epsilon: Added to the mass that mixtures are divided by.
+        """
+        return None
 
     def begin(self, batch: Batch) -> None:
         """Called before a batch is run. What holds for all of the batch may be drawn here, such as noise in training.

@@ -8,6 +8,8 @@ from torch.nn.functional import gelu, one_hot
 
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, MAX_NUMBER, OPERATION, OPERATIONS
 from ipagnn.nn.values.base import Values
+from ipagnn.ops.pointer.cpu.environment import can_follow, follow
+from ipagnn.ops.pointer.environment import EnvironmentPlan
 
 MAX_CLASSES: Final = 100_000
 """Largest modulus that is told apart class by class."""
@@ -25,8 +27,8 @@ class Classes(Values):
         q'  = softmax over j of sqrt(D) · (P z) · E_j + c_j                                 if the statement assigns
         b   = softmax(Dense(z))                                                             if it is a condition
 
-    E serves three times: a literal looks like the value it denotes, and so does what is computed. A literal is read
-    with e = 0, since `v = k` does not depend on what v was.
+    gelu is the form with tanh. E serves three times: a literal looks like the value it denotes, and so does what is
+    computed. A literal is read with e = 0, since `v = k` does not depend on what v was.
 
     Args:
         modulus: Number of classes.
@@ -65,6 +67,7 @@ class Classes(Values):
         self.output_bias = nn.Parameter(torch.zeros(modulus))  # c
         self.branch = uniform(hidden, 2, inputs=hidden)  # Dense
         self.branch_bias = uniform(2, inputs=hidden)
+        self._spare: list[dict[str, Tensor]] = []  # memory of training steps that are over
 
     def known(self, value: Tensor) -> Tensor:
         """See `Values.known`."""
@@ -99,15 +102,30 @@ class Classes(Values):
         """The mean embedding, e. [row, width]"""
         return belief @ self.embedding[: self.modulus]
 
+    def follow_target(self, plan: EnvironmentPlan, target: Tensor, epsilon: float) -> Tensor | None:
+        """See `Values.follow_target`: compiled code, on CPUs."""
+        if not can_follow(self.embedding):
+            return None
+        gate, offset = self._pairs(plan.pair_operation, plan.pair_operand)
+        scale = self.embedding.shape[1] ** 0.5
+        weights = (
+            *(self.embedding[: self.modulus], self.read, gate, offset, self.layer, self.layer_bias),
+            *(scale * self.project, scale * self.project_bias, self.output_bias, self.branch, self.branch_bias),
+        )
+        return follow(plan, target, *weights, spare=self._spare, epsilon=epsilon)
+
+    def _pairs(self, operation: Tensor, operand: Tensor) -> tuple[Tensor, Tensor]:
+        """Gate and offset of pairs of operation and operand. [row, hidden] each"""
+        number = self.embedding[operand]
+        gate = 1 + self.gate_operation[operation] + number @ self.gate_operand
+        offset = torch.addmm(self.offset_bias, number, self.offset_operand) + self.offset_operation[operation]
+        return gate, offset
+
     def _run(self, operation: Tensor, operand: Tensor, view: Tensor | None) -> Tensor:
         """z; without a view that of e = 0. [row, hidden]"""
-        number = self.embedding[operand]
-        h = torch.addmm(self.offset_bias, number, self.offset_operand) + self.offset_operation[operation]
-        if view is not None:
-            gate = 1 + self.gate_operation[operation] + number @ self.gate_operand
-            h = torch.addcmul(h, view @ self.read, gate)
-        h = gelu(h)
-        return h + gelu(torch.addmm(self.layer_bias, h, self.layer))
+        gate, offset = self._pairs(operation, operand)
+        h = gelu(offset if view is None else torch.addcmul(offset, view @ self.read, gate), approximate="tanh")
+        return h + gelu(torch.addmm(self.layer_bias, h, self.layer), approximate="tanh")
 
     def _belief(self, z: Tensor) -> Tensor:
         """Softmax over the similarity to each value. [row, value]"""

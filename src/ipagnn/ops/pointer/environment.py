@@ -6,7 +6,7 @@ What no output depends on is not computed.
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -88,7 +88,8 @@ class EnvironmentPlan:
     def to(self, device: torch.device | str) -> Self:
         """The same on `device`."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return replace(self, **{name: x.to(device) for name, x in values.items() if isinstance(x, Tensor)})
+        moved: dict[str, Any] = {name: x.to(device) for name, x in values.items() if isinstance(x, Tensor)}
+        return replace(self, **moved)
 
 
 def plan_environment(rows: Rows) -> EnvironmentPlan:
@@ -119,18 +120,10 @@ def plan_environment(rows: Rows) -> EnvironmentPlan:
     ) = arrange(
         len(steps) - 1, values, conditions, mixtures, reads, likelihood, asks, row_condition, row_value, program
     )  # fmt: skip
-    tensors = [torch.from_numpy(array) for array in arrays]
-    plan = EnvironmentPlan(
-        literals,
-        viewed_literals,
-        rows.step_offsets,
-        *(tuple(x.tolist()) for x in (statement_offsets, condition_offsets, mixture_steps, viewed)),
-        *tensors,
-        torch.from_numpy(program.astype(np.int64)),
-        torch.from_numpy(row_query),
-        torch.from_numpy(row_decides),
-        torch.from_numpy(writes),
-        torch.from_numpy(offsets),
-        torch.from_numpy(arrivals),
-    )
+    host = (statement_offsets, condition_offsets, mixture_steps, viewed)
+    tensors = (*arrays, program.astype(np.int64), row_query, row_decides, writes, offsets, arrivals)
+    found: list[Any] = [literals, viewed_literals, rows.step_offsets]
+    found += [tuple(each.tolist()) for each in host]
+    found += [torch.from_numpy(each) for each in tensors]
+    plan = EnvironmentPlan(*found)
     return plan.to(rows.tokens.device)

@@ -184,7 +184,7 @@ class EnvIPAGNN(ProgramModel):
         probabilities = np.empty(outcomes.shape, np.float32)
         known = values.view(values.known(torch.arange(grammar.modulus, device=device)))
         for row, statement in enumerate(asked.tolist()):
-            operation, operand = (torch.full((grammar.modulus,), x, device=device) for x in statement)
+            operation, operand = torch.tensor(statement, device=device)[:, None]  # one for all rows
             operation -= OPERATION
             if WRITES[statement[0] - OPERATION]:
                 outcome, probability = values.likeliest(values.statement(operation, operand, known))

@@ -17,7 +17,8 @@ from ipagnn.ops.pointer.environment import EnvironmentPlan
 class Values(nn.Module, ABC):
     """A representation of values, with the network that says what statements do to them.
 
-    Operations are token ids less `vocabulary.OPERATION`, operands are numbers; both are int64 [row].
+    Operations are token ids less `vocabulary.OPERATION`, operands are numbers; both are int64 [row], or [1] for the
+    same statement on all rows.
 
     What statements and conditions read of a belief is its *view*: a linear function of the belief, so that views can be
     mixed in place of beliefs. They are mixed where they are smaller.

@@ -150,7 +150,7 @@ def test_true_values_are_those_of_the_variables() -> None:
     assert [values[:3] for values in trace_values(program)] == [
         *((3, 0, 0), (3, 0, 700), (3, 0, 500), (3, 0, 500), (994, 0, 500)),
     ]
-    assert list(trace_values(program, limit=1)) == [(3,) + (0,) * 9]
+    assert list(trace_values(program, limit=1)) == [(3,) + (0,) * 19]
 
 
 def test_json_holds_the_beliefs(lookup: Make) -> None:

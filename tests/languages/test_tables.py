@@ -95,7 +95,19 @@ def test_bad_tables_are_refused() -> None:
     exact = ValueTables.exact()
     with pytest.raises(ValueError, match=r"outcomes has shape \(68, 999\); tables of this grammar have \(68, 1000\)"):
         replace(exact, outcomes=exact.outcomes[:, 1:])
+    every = np.array([(ADD + i % 3, i // 3 % 1000) for i in range(14_000)], np.int16)
     with pytest.raises(ValueError, match="choose a smaller modulus, or fewer operands"):
-        ValueTables.exact(Grammar(modulus=100_000, operands=(0, 999)))
+        ValueTables.exact(Grammar(modulus=10_000, operands=(0, 999), arithmetic_operations=("+=",)), every)
     with pytest.raises(ValueError, match=r"The learned tables lack `v0 \+= 1`"):
         differences(ValueTables.exact(PAPER, grammar_statements()[1:]))
+
+
+def test_languages_without_tables_are_refused() -> None:
+    with pytest.raises(ValueError, match="The modulus is 100,000; tables have an entry for each value"):
+        ValueTables.exact(Grammar(modulus=100_000))
+    for grammar in (Grammar(operand_variable=1, variables=3), Grammar(operands=(1, 5000))):
+        with pytest.raises(ValueError, match="this grammar goes past that"):
+            ValueTables.exact(grammar)
+        table = Sampler("full", Lengths.exact(30), grammar, seed=1).table(0, 20)
+        with pytest.raises(ValueError, match="Some statement is of no language that has tables"):
+            program_statements(table)

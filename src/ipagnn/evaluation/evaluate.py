@@ -77,7 +77,7 @@ def evaluate(
     if device is not None:
         model = model.to(device)
     runner: _Runner | TableRunner
-    if model.can_tabulate if tables is None else tables:
+    if model.runs_on_tables if tables is None else tables:
         runner = TableRunner(model)
     else:
         runner = _Runner(model, next(model.parameters()).device, batch_bytes, pointer)

@@ -14,7 +14,7 @@ from ipagnn.languages.arithmetic import ControlFlowGraph, Program, trace
 from ipagnn.languages.arithmetic.interpreter import trace_values
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.table_run import TableStep, fillings_of, walk_tables
-from ipagnn.languages.arithmetic.vocabulary import MAX_VARIABLES, VARIABLE
+from ipagnn.languages.arithmetic.vocabulary import MASK, MAX_VARIABLES, VARIABLE, VARIABLES, variable_of
 
 FILLED_STEPS: Final = 300
 """Steps that are kept of a program with masked lines, which takes another path with each filling of them."""
@@ -171,8 +171,8 @@ class _Steps(NamedTuple):
 def _spell(steps: list[TableStep], program: Program, ended: bool) -> _Steps:
     tokens = program.line_tokens
     length = len(steps)
-    values = np.zeros((length + 1, MAX_VARIABLES), np.int32)
-    sure = np.ones((length + 1, MAX_VARIABLES), np.float32)
+    values = np.zeros((length + 1, VARIABLES), np.int32)
+    sure = np.ones((length + 1, VARIABLES), np.float32)
     lines, holds = np.full(length + 1, _EXIT, np.int32), np.full(length + 1, np.nan, np.float32)
     for t, step in enumerate(steps):
         lines[t] = step.line
@@ -213,8 +213,8 @@ def _likely_lines(pointer: npt.NDArray[Any], graph: ControlFlowGraph) -> npt.NDA
 
 def _variables(program: Program) -> list[int]:
     """The variables that a program mentions; v0 is the one of a masked line."""
-    tokens = program.line_tokens[:, 2].astype(np.int64) - VARIABLE
-    return sorted({0, *tokens[(tokens >= 0) & (tokens < MAX_VARIABLES)].tolist()})
+    tokens = program.line_tokens[:, 2:4]
+    return sorted({0, *map(variable_of, tokens[(tokens >= VARIABLE) & (tokens != MASK)].tolist())})
 
 
 def _beside_truth(
@@ -228,9 +228,12 @@ def _beside_truth(
     if program.is_partial:
         return Beliefs(named, lines, values, probabilities, None, None)
     moduli = chosen.grammar.modulus, chosen.grammar.condition_modulus
+    wrap = chosen.grammar.wrap
     count = len(lines)
-    true_lines = [step.line for step in trace(program, count, *moduli)]
-    states: Iterator[tuple[int, ...]] = chain([(0,) * MAX_VARIABLES], trace_values(program, count - 1, *moduli))
+    true_lines = [step.line for step in trace(program, count, *moduli, wrap=wrap)]
+    states: Iterator[tuple[int, ...]] = chain(
+        [(0,) * MAX_VARIABLES], trace_values(program, count - 1, *moduli, wrap=wrap)
+    )
     true_values = np.array(list(states), np.int64)[:, named]
     padded_lines = np.full(count, _EXIT, np.int32)
     padded_lines[: len(true_lines)] = true_lines

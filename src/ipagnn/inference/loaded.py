@@ -73,7 +73,7 @@ class LoadedModel:
     @property
     def runs_on_tables(self) -> bool:
         """Whether it runs over its tables, without a bound on steps: if it can, and no steps were asked for."""
-        return self.model.can_tabulate and not self.bounded
+        return self.model.runs_on_tables and not self.bounded
 
     @cached_property
     def tabulated(self) -> TabulatedModel:

@@ -15,7 +15,7 @@ from ipagnn.data.contract import Batch, RowKind, Rows
 from ipagnn.data.torch_data import Collator
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
-from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
+from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, refusal
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
@@ -169,6 +169,11 @@ class ProgramModel(nn.Module, ABC):
     def correct(self, output: Output, batch: Batch) -> Tensor:
         """Which programs count as right: those whose likeliest value is the target. bool [program]"""
         return output.logits.detach().argmax(dim=1) == batch.target.to(output.logits.device)
+
+    @property
+    def runs_on_tables(self) -> bool:
+        """Whether it can be tabulated and its language has tables: it then runs over them unless told otherwise."""
+        return self.can_tabulate and refusal(self.config.grammar) is None
 
     def tabulate(self, statements: StatementArray | None = None) -> ValueTables:
         """What the model has learned that every literal and every statement does; see `ipagnn.models.tabulated`.

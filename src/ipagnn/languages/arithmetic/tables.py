@@ -19,6 +19,7 @@ from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, apply, c
 from ipagnn.languages.arithmetic.vocabulary import (
     ADD,
     ASSIGN,
+    MASK,
     MAX_NUMBER,
     MULTIPLY,
     NUMBER,
@@ -29,6 +30,8 @@ from ipagnn.languages.arithmetic.vocabulary import (
     WHILE_GREATER,
 )
 
+MAX_TABULATED: Final = 10_000
+"""Largest modulus of tables."""
 MAX_ENTRIES: Final = 2**27
 """Entries that the tables of one grammar may have; each takes eight bytes."""
 
@@ -209,7 +212,9 @@ def fact_counts(grammar: Grammar) -> dict[Kind, int]:
 
 
 def grammar_statements(grammar: Grammar = PAPER) -> StatementArray:
-    """The statements of a grammar other than assignments: arithmetic, conditions, and what counts loops.
+    """The statements of a grammar that has tables, other than assignments.
+
+    They are arithmetic, conditions, and what counts loops.
 
     In the paper's grammar these are `v += k`, `v -= k` and `v *= k` for k from 1 to 9, `if v % 10 OP k` for four
     comparisons and k from 0 to 9, and `while v > 0`.
@@ -233,9 +238,19 @@ def masked_choices(grammar: Grammar = PAPER) -> StatementArray:
 
 
 def program_statements(table: ProgramTable) -> StatementArray:
-    """The distinct statements of programs that a table is needed for: arithmetic ones and conditions."""
+    """The distinct statements of programs that a table is needed for: arithmetic ones and conditions.
+
+    Raises:
+        ValueError: A statement has a variable or a number above 999 on its right, or a variable from v10 on.
+    """
     operations = table.line_tokens[:, 1].astype(np.int64)
     needed = np.isin(operations, [*_ARITHMETIC, *COMPARISON])
+    statements = table.line_tokens[needed | (operations == ASSIGN)]
+    if (statements[:, 3] > NUMBER + MAX_NUMBER).any() or (statements[:, 2] > MASK).any() or statements[:, 4:].any():
+        raise ValueError(
+            "Some statement is of no language that has tables: it has a variable or a number above 999 on its right, "
+            "or a variable from v10 on. Run these programs with a budget of steps instead."
+        )
     numbers = table.line_tokens[needed, 3].astype(np.int64) - NUMBER
     distinct = np.unique(operations[needed] * (MAX_NUMBER + 1) + numbers)
     return np.stack(np.divmod(distinct, MAX_NUMBER + 1), axis=1).astype(np.int16)
@@ -282,12 +297,29 @@ def statement_text(operation: int, operand: int, grammar: Grammar = PAPER, varia
     return f"{keyword} {shown}{f' % {grammar.condition_modulus}' if modulo else ''} {comparison} {operand}"
 
 
+def refusal(grammar: Grammar) -> str | None:
+    """Why a grammar has no tables, as a sentence; None if it has."""
+    if grammar.is_extended:
+        return (
+            "Tables are for languages in which a statement combines one variable with a number of at most three "
+            "digits; this grammar goes past that."
+        )
+    if grammar.modulus > MAX_TABULATED:
+        return (
+            f"The modulus is {grammar.modulus:,}; tables have an entry for each value, and {MAX_TABULATED:,} at most."
+        )
+    return None
+
+
 def check_size(grammar: Grammar, statements: int) -> None:
-    """Refuse tables that would not fit into memory.
+    """Refuse tables of a grammar that has none, or that would not fit into memory.
 
     Raises:
-        ValueError: There would be more than `MAX_ENTRIES` entries.
+        ValueError: `refusal` says why, or there would be more than `MAX_ENTRIES` entries.
     """
+    why = refusal(grammar)
+    if why is not None:
+        raise ValueError(why)
     if grammar.modulus * statements > MAX_ENTRIES:
         raise ValueError(
             f"Tables of {statements:,} statements on {grammar.modulus:,} values have more than {MAX_ENTRIES:,} "

@@ -103,25 +103,6 @@ def test_sampled_programs_are_executed_exactly(grammar: Grammar) -> None:
     assert run.trace_length.tolist() == lengths
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("length", [200, 500, 1000])
-def test_long_programs_are_executed_exactly(length: int) -> None:
-    table = Sampler("full", Lengths.exact(length), seed=length).table(0, 500)
-    run = run_tables(EXACT, table)
-    assert np.array_equal(run.value, table.target)
-    assert not run.status.any()
-
-
-def test_deep_loops_are_executed_exactly() -> None:
-    table = Sampler("full", Lengths.exact(60), Grammar(stmt_repeat=40), seed=11).table(0, 400)
-    run = run_tables(EXACT, table)
-    deep = np.flatnonzero(run.loop_depth >= 5)
-    assert len(deep) >= 200
-    assert np.array_equal(run.value, table.target)
-    some = deep[:20]
-    assert run.trace_length[some].tolist() == [execute(table[int(i)]).trace_length for i in some]
-
-
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_any_program_runs_as_step_by_step(sources: st.SearchStrategy[str], data: st.DataObject) -> None:

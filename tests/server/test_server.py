@@ -18,10 +18,11 @@ from ipagnn.inference.predict import predict
 from ipagnn.languages.arithmetic import Lengths, Sampler, format_program
 from ipagnn.languages.arithmetic.card import FORMS
 from ipagnn.models import available_models, build_model, save_model
-from ipagnn.server.app import create_app
+from ipagnn.server.app import _prepare, create_app
 from ipagnn.server.guard import LOCAL, Guard
 from ipagnn.server.limits import BusyError, Lane, Limits, TooLongError
 from ipagnn.server.models import Offer
+from ipagnn.server.schema import ProgramRequest
 
 LOOP = "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2\n"
 MASKED = "v0 = 3\n[MASK]\nv0 *= 2\n"
@@ -247,6 +248,52 @@ def test_lanes_end_work_and_forget_it() -> None:
         assert lane.busy == 0
         lane.close()
 
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_the_lane_is_chosen_by_what_a_program_costs(weights: list[Path], end: str) -> None:
+    offer = Offer(weights[:1])
+
+    def is_long(lines: list[str]) -> bool:
+        return _prepare(ProgramRequest(source=end.join(lines), model=None), offer, Limits()).is_long
+
+    assert not is_long(["v0 = 1", *["# no line"] * 100, *["v0 += 1"] * 30])
+    assert is_long(["v0 = 1", *["v0 += 1"] * 60])
+    nested = ["v0 = 1", *("  " * depth + "while v0 > 3:" for depth in range(12)), "  " * 12 + "v0 -= 1"]
+    assert is_long(nested)
+
+
+def test_a_trace_is_not_followed_without_bounds(tmp_path: Path) -> None:
+    save_model(build_model("trace-rnn", hidden=4), tmp_path / "trace.safetensors")
+    offer = Offer([tmp_path / "trace.safetensors"])
+    endless = ProgramRequest(source="v0 = 1\nwhile v0 > 0:\n  v0 = 1", model=None)
+    with pytest.raises(ValueError, match="The program executes more than 2,500 statements"):
+        _prepare(endless, offer, Limits())
+    _prepare(ProgramRequest(source="v0 = 1\nv0 += 1", model=None), offer, Limits())
+
+
+def test_work_that_nobody_waits_for_is_given_up() -> None:
+    import torch
+
+    def endless() -> None:
+        x = torch.zeros(1)
+        while True:
+            x = x + 1
+
+    async def check() -> None:
+        lane = Lane("test", Limits(seconds=60, queue=4))
+        begun = [asyncio.ensure_future(lane.run(work)) for work in (endless, lambda: ran.append(1))]
+        await asyncio.sleep(0.05)
+        assert lane.busy == 2
+        for one in begun:
+            one.cancel()
+        assert await asyncio.wait_for(lane.run(lambda: 3), 10) == 3
+        await asyncio.sleep(0.01)
+        assert (lane.busy, ran) == (0, [])
+        lane.close()
+
+    ran: list[int] = []
     asyncio.run(check())
 
 

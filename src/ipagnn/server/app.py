@@ -1,10 +1,11 @@
 """The application: the API under `/api`, and the page."""
 
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from importlib import resources
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from ipagnn import __version__
 from ipagnn.data import collate
+from ipagnn.data.collate import PAPER_BUDGET
 from ipagnn.inference.explain import explain_program
 from ipagnn.inference.loaded import LoadedModel
 from ipagnn.inference.predict import predict_program
@@ -80,16 +82,15 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
     _add_handlers(app, bounds)
 
     async def answer(asked: schema.ProgramRequest, kind: type[BaseModel], work: "_Work") -> Response:
-        def answer_bytes() -> bytes:
-            model, program = _prepare(asked, offer, bounds)
-            return (
-                kind.model_validate(work(program, model, max_steps=bounds.truth_steps).to_dict())
-                .model_dump_json()
-                .encode()
-            )
+        began = time.monotonic()
+        prepared = await short.run(lambda: _prepare(asked, offer, bounds), began)
 
-        lane = long if asked.source.count("\n") > bounds.long_lines else short
-        return Response(await lane.run(answer_bytes), media_type="application/json")
+        def answer_bytes() -> bytes:
+            told = work(prepared.program, prepared.model, max_steps=bounds.truth_steps)
+            return kind.model_validate(told.to_dict()).model_dump_json().encode()
+
+        lane = long if prepared.is_long else short
+        return Response(await lane.run(answer_bytes, began), media_type="application/json")
 
     @app.post("/api/predict", response_model=schema.PredictionAnswer)
     async def predict(asked: schema.ProgramRequest) -> Response:
@@ -156,7 +157,20 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
 _Work = Callable[..., Any]
 
 
-def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> tuple[LoadedModel, Program]:
+class _Prepared(NamedTuple):
+    """A request that may be worked on.
+
+    Attributes:
+        model, program: What was asked.
+        is_long: Whether it waits in the long lane.
+    """
+
+    model: LoadedModel
+    program: Program
+    is_long: bool
+
+
+def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> _Prepared:
     """The model and the program, if it is not too long."""
     if asked.model is None:
         first = next(iter(offer.models.values()))
@@ -166,14 +180,27 @@ def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> tupl
     program = parse(asked.source, model.grammar.condition_modulus)
     if len(program) > limits.lines:
         raise ValueError(f"The program has {len(program):,} lines; this server runs up to {limits.lines:,}.")
+    is_long = len(program) > limits.long_lines
     if model.runs_on_tables:
-        return model, program
-    steps = int(collate([program], None, model.config.budget).steps[0])
-    if steps > limits.steps:
+        return _Prepared(model, program, is_long)
+    follows = model.model.rows == "trace" and not program.is_partial
+    grammar, most = model.grammar, limits.traced
+    batch = collate(
+        [program],
+        "trace" if follows else None,
+        PAPER_BUDGET if follows else model.config.budget,
+        modulus=grammar.modulus,
+        condition_modulus=grammar.condition_modulus,
+        trace_limit=most + 1,
+    )
+    if batch.rows is not None and len(batch.rows.node) > most:
+        raise ValueError(f"The program executes more than {most:,} statements; this server follows up to {most:,}.")
+    steps = int(batch.steps[0])
+    if steps > limits.steps and not follows:
         raise ValueError(
             f"The model would take {steps:,} steps; this server runs up to {limits.steps:,}. Nest loops less deeply."
         )
-    return model, program
+    return _Prepared(model, program, is_long or len(batch.true) * steps > limits.long_node_steps)
 
 
 def _file(name: str, kind: str) -> Callable[[], Any]:

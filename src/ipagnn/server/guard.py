@@ -103,7 +103,19 @@ class Guard:
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self.app(scope, receive_again, send)
+        work = asyncio.ensure_future(self.app(scope, receive_again, send))
+        left = asyncio.ensure_future(_until_disconnected(receive))
+        try:
+            await asyncio.wait((work, left), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                work.cancel()  # nobody waits for the answer any more
+            await work
+        except asyncio.CancelledError:
+            if not left.done():  # the server itself gives up
+                raise
+        finally:
+            work.cancel()
+            left.cancel()
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
@@ -130,6 +142,11 @@ class Guard:
                 return None
             if message["type"] == "http.disconnect" or not message.get("more_body", False):
                 return body
+
+
+async def _until_disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _name(host: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,9 +27,11 @@ class Limits:
         unsent_bytes: Answers that may wait to be read, all together.
         lines: Lines of a program.
         steps: Steps that a model is given for it.
+        traced: Statements that it may execute where the model follows its true trace, all of which are in memory.
         truth_steps: Steps that finding its true result may take.
         seconds: From a request's arrival to its answer.
         long_lines: Programs of more lines wait in a lane of their own, so that short ones never wait for them.
+        long_node_steps: The same for programs of more nodes times steps.
         workers: Threads of each lane.
         queue: Requests that may wait in each lane; further ones are sent away.
     """
@@ -42,9 +45,11 @@ class Limits:
     unsent_bytes: int = 32 * 2**20
     lines: int = 200
     steps: int = 20_000
+    traced: int = 2_500
     truth_steps: int = 100_000
     seconds: float = 10.0
     long_lines: int = 40
+    long_node_steps: int = 100_000
     workers: int = 1
     queue: int = 32
 
@@ -58,7 +63,11 @@ class TooLongError(Exception):
 
 
 class Deadline(TorchFunctionMode):
-    """Ends a computation of the thread that enters it, at the first tensor operation past the time."""
+    """Ends a computation of the thread that enters it, at the first tensor operation past the time.
+
+    Attributes:
+        end: The time; another thread may bring it forward.
+    """
 
     def __init__(self, end: float) -> None:
         super().__init__()
@@ -87,8 +96,12 @@ class Lane:
         self.busy = 0
         self.pool = ThreadPoolExecutor(limits.workers, thread_name_prefix=name)
 
-    async def run(self, work: Callable[[], _Answer]) -> _Answer:
-        """Do `work` in a thread and give its answer.
+    async def run(self, work: Callable[[], _Answer], began: float | None = None) -> _Answer:
+        """Do `work` in a thread and give its answer. If whoever asked leaves, it is not begun, or given up.
+
+        Args:
+            work: What to do.
+            began: When the request came, if not now.
 
         Raises:
             BusyError: The queue is full, or the time was over before the work could begin.
@@ -96,24 +109,32 @@ class Lane:
         """
         if self.busy >= self.limits.workers + self.limits.queue:
             raise BusyError
-        end = time.monotonic() + self.limits.seconds
+        deadline = Deadline((time.monotonic() if began is None else began) + self.limits.seconds)
 
         def timed() -> _Answer:
-            if time.monotonic() > end:
+            if time.monotonic() > deadline.end:
                 raise BusyError
-            with Deadline(end):
+            with deadline:
                 return work()
 
+        loop = asyncio.get_running_loop()
         self.busy += 1
+        job = self.pool.submit(timed)
         # Not when the answer is taken but when the thread is free again: whoever asked may have left before.
-        future = asyncio.get_running_loop().run_in_executor(self.pool, timed)
-        future.add_done_callback(self._done)
-        return await asyncio.shield(future)
+        job.add_done_callback(lambda _: self._free(loop))
+        try:
+            return await asyncio.shield(asyncio.wrap_future(job))
+        except asyncio.CancelledError:
+            deadline.end = float("-inf")
+            job.cancel()
+            raise
 
-    def _done(self, future: "asyncio.Future[Any]") -> None:
+    def _free(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(RuntimeError):  # the loop has ended, as the server does
+            loop.call_soon_threadsafe(self._done)
+
+    def _done(self) -> None:
         self.busy -= 1
-        if not future.cancelled():
-            future.exception()  # looked at, so that nobody complains about the answer of one who left
 
     def close(self) -> None:
         """Finish what has begun."""

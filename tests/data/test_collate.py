@@ -13,8 +13,8 @@ from ipagnn.data import Batch, StepBudget, check_batch, collate
 from ipagnn.data.collate import STEP_LIMIT
 from ipagnn.data.contract import RowKind
 from ipagnn.languages.arithmetic import (
-    PAPER,
     ControlFlowGraph,
+    Grammar,
     Lengths,
     Program,
     ProgramTable,
@@ -299,7 +299,7 @@ def test_an_empty_batch_and_programs_without_targets() -> None:
 
 def test_other_languages_have_other_traces() -> None:
     program = parse("v0 = 7\nif v0 % 4 > 4:\n  v0 += 1\nv0 *= 2", condition_modulus=4)
-    rows = [collate([program], "trace", modulus=PAPER.modulus, condition_modulus=m).rows for m in (4, 10)]
+    rows = [collate([program], "trace", grammar=Grammar(condition_modulus=m)).rows for m in (4, 10)]
     assert [r.node.tolist() for r in rows if r is not None] == [[0, 1, 3], [0, 1, 2, 3]]
 
 
@@ -338,3 +338,23 @@ def test_trace_budget_is_what_the_trace_has_and_two_more(mixed: ProgramTable) ->
     masked = parse("v0 = 1\n_ = 0")
     with pytest.raises(ValueError, match="has a masked line, so its trace cannot be followed"):
         collate([masked], budget=StepBudget("trace"))
+
+
+def test_programs_past_the_papers_language() -> None:
+    grammar = Grammar(
+        modulus=10**12, variables=3, initial_values=(0, 10**12 - 1), operand_variable=1, condition_variable=1, wrap=True
+    )
+    table = Sampler(lengths=Lengths.uniform((5, 20)), grammar=grammar, seed=3, trace_limit=300).table(0, 40)
+    for rows in ("graph", "trace", "lines", None):
+        batch = collate(table, rows, grammar=grammar, taken=rows == "graph")  # type: ignore[arg-type]
+        check_batch(batch)
+        assert batch.node_tokens.shape[1] == batch.line_tokens.shape[1] == 7
+        assert batch.target.tolist() == table.target.tolist()
+    batch = collate(table, "trace", grammar=grammar)
+    assert batch.rows is not None
+    steps = [list(trace(program, modulus=10**12, wrap=True)) for program in table]
+    assert len(batch.rows) == sum(map(len, steps))
+    with pytest.raises(ValueError, match="its target is"):
+        collate(table)
+    with pytest.raises(ValueError, match="7 tokens a line; it must have 4"):
+        collate(list(table))

@@ -9,7 +9,6 @@ from ipagnn._common.options import describe, phrases
 from ipagnn.data.collate import StepBudget
 from ipagnn.languages.arithmetic import Lengths, Sampler
 from ipagnn.languages.arithmetic.grammar import Grammar
-from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.text import parse
 from ipagnn.models import (
     GGNN,
@@ -140,9 +139,10 @@ def test_configurations_of_0_1_0_are_read() -> None:
             config_from_dict(upgrade_model(old | wrong))
 
 
-def test_a_grammar_brings_its_number_of_classes(short: ProgramTable) -> None:
-    model = IPAGNN(hidden=4, grammar=Grammar(modulus=50))
-    assert model(model.collate(short)).logits.shape == (len(short), 50)
+def test_a_grammar_brings_its_number_of_classes() -> None:
+    grammar = Grammar(modulus=50)
+    model = IPAGNN(hidden=4, grammar=grammar)
+    assert model(model.collate(Sampler(grammar=grammar).table(0, 5))).logits.shape == (5, 50)
 
 
 def test_the_grammars_moduli_decide_the_trace() -> None:
@@ -220,3 +220,18 @@ def test_a_recurrent_model_can_have_the_decoder_of_the_release(name: str, tmp_pa
     assert all(parameter.grad is not None for parameter in model.parameters())
     save_model(model, tmp_path / "model.safetensors")
     assert torch.equal(load_model(tmp_path / "model.safetensors")(batch).logits, logits)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "message"),
+    [
+        (
+            Grammar(modulus=10**12),
+            "modulus is 1,000,000,000,000; a model with one output for each value can have 100,000",
+        ),
+        (Grammar(variables=2), "The grammar goes past the paper's language .* this model reads that language only"),
+    ],
+)
+def test_languages_that_a_model_cannot_learn_are_refused(grammar: Grammar, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_model("ipa-gnn", hidden=4, grammar=grammar)

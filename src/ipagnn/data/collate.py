@@ -18,6 +18,7 @@ from ipagnn.data._compiled.collate import (
 from ipagnn.data.contract import Batch, RowKind, Rows
 from ipagnn.languages.arithmetic._compiled.trace import trace_all
 from ipagnn.languages.arithmetic.checks import check_targets
+from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
 from ipagnn.languages.arithmetic.vocabulary import NUMBER
 
@@ -89,8 +90,7 @@ def collate(
     rows: RowKind | None = None,
     budget: StepBudget = PAPER_BUDGET,
     *,
-    modulus: int = 1000,
-    condition_modulus: int = 10,
+    grammar: Grammar = PAPER,
     trace_limit: int = TRACE_LIMIT,
     indent: bool = True,
     taken: bool = False,
@@ -101,7 +101,7 @@ def collate(
         programs: A table, or any sequence of programs (whose targets are then unknown).
         rows: The rows to prepare for packed execution: `graph`, `trace` (complete programs only), `lines`, or None.
         budget: How many steps the models may take.
-        modulus, condition_modulus: Of the grammar; they decide the true trace and nothing else.
+        grammar: The language; it decides which programs there are, and their true traces.
         trace_limit: Longer traces are cut off here (of the paper's test programs, about 1 in 200 at length 100).
         indent: Whether statements say how far they are indented; if not, all read as those of the first level. The
             graphs are the same.
@@ -111,8 +111,8 @@ def collate(
         The batch, on the CPU.
     """
     table = programs if isinstance(programs, ProgramTable) else ProgramTable.from_programs(programs)
-    check_targets(table.target, modulus)
-    offsets, tokens, program, line, true, false, steps = graphs_of(table, budget, modulus, condition_modulus)
+    check_targets(table.target, grammar.modulus)
+    offsets, tokens, program, line, true, false, steps = graphs_of(table, budget, grammar)
     line_tokens = table.line_tokens.astype(np.int32)
     if not indent:
         line_tokens[:, 0] = NUMBER
@@ -124,12 +124,12 @@ def collate(
         branches = (true != false)[node]
         packed = _rows(rows, starts, tokens[node], node, row_program, branches, row_true, row_false, len(table))
         if taken and len(node):
-            traces = _traces(offsets, tokens, true, false, modulus, condition_modulus, int(steps.max()) + 1)
+            traces = _traces(offsets, tokens, true, false, grammar, int(steps.max()) + 1)
             followed = follow_traces(offsets, true, false, *traces, starts[1], node, row_program, row_true, row_false)
             packed = replace(packed, taken=torch.from_numpy(followed))
     else:
         if rows == "trace":
-            item_offsets, items = _traces(offsets, tokens, true, false, modulus, condition_modulus, trace_limit)
+            item_offsets, items = _traces(offsets, tokens, true, false, grammar, trace_limit)
             item_tokens = tokens
         else:
             item_offsets, items = table.line_offsets, np.arange(len(table.line_tokens), dtype=np.int32)
@@ -154,18 +154,18 @@ def collate(
 
 
 def graphs_of(
-    table: ProgramTable, budget: StepBudget = PAPER_BUDGET, modulus: int = 1000, condition_modulus: int = 10
+    table: ProgramTable, budget: StepBudget = PAPER_BUDGET, grammar: Grammar = PAPER
 ) -> tuple[npt.NDArray[Any], ...]:
     """What `build_graphs` makes of all programs, but with the steps that `budget` gives them.
 
     Raises:
         ValueError: The table is not made of programs of the language, or one asks for too many steps.
     """
-    table.check()
+    table.check(extended=grammar.is_extended)
     *graphs, steps = build_graphs(table.line_offsets, table.line_tokens, budget.kind == "static")
     if budget.kind == "trace":
         offsets, tokens, _, _, true, false = graphs
-        steps = np.diff(_traces(offsets, tokens, true, false, modulus, condition_modulus, budget.cap)[0])
+        steps = np.diff(_traces(offsets, tokens, true, false, grammar, budget.cap)[0])
     return *graphs, budget.apply(steps)
 
 
@@ -200,13 +200,13 @@ def _traces(
     node_tokens: npt.NDArray[np.int32],
     true: npt.NDArray[np.int32],
     false: npt.NDArray[np.int32],
-    modulus: int,
-    condition_modulus: int,
+    grammar: Grammar,
     limit: int,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """Offsets [program + 1] and nodes of the true traces, one after the other."""
     offsets, nodes, program, problem = trace_all(
-        node_offsets, node_tokens, true, false, modulus, condition_modulus, limit
+        *(node_offsets, node_tokens, true, false),
+        *(grammar.modulus, grammar.condition_modulus, limit, grammar.wrap),
     )
     if problem:
         why = "has a masked line" if problem == 1 else "compares a value beyond 2**40"

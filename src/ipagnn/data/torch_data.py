@@ -110,7 +110,6 @@ class Collator:
             ProgramTable.from_programs(programs, targets),
             self.rows,
             self.budget,
-            modulus=self.grammar.modulus,
-            condition_modulus=self.grammar.condition_modulus,
+            grammar=self.grammar,
             indent=self.indent,
         )

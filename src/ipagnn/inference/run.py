@@ -129,13 +129,11 @@ def _warnings(program: Program, chosen: LoadedModel, found: TableRun, i: int) ->
 
 def _outline(programs: Sequence[Program], chosen: LoadedModel) -> Batch:
     """A batch without rows, which are many for a long program."""
-    grammar = chosen.grammar
     return collate(
         programs,
         None,
         chosen.config.budget,
-        modulus=grammar.modulus,
-        condition_modulus=grammar.condition_modulus,
+        grammar=chosen.grammar,
         indent=chosen.config.indent,
     )
 

@@ -205,13 +205,11 @@ class ProgramModel(nn.Module, ABC):
 
         With `taken` it tells which branches the true traces take, and outputs have a `trace_loss`.
         """
-        grammar = self.config.grammar
         return collate(
             programs,
             self.needed_rows,
             self.config.budget,
-            modulus=grammar.modulus,
-            condition_modulus=grammar.condition_modulus,
+            grammar=self.config.grammar,
             indent=self.config.indent,
             taken=taken,
         )
@@ -229,7 +227,12 @@ class ProgramModel(nn.Module, ABC):
 
 
 def check_classes(grammar: Grammar) -> None:
-    """Refuse a grammar with more values than a model can have outputs."""
+    """Refuse a grammar with more values than a model can have outputs, or with statements it cannot read."""
+    if grammar.is_extended:
+        raise ValueError(
+            "The grammar goes past the paper's language (see docs/specification.md, section 1.5), and this model reads "
+            "that language only."
+        )
     if grammar.modulus > MAX_CLASSES:
         raise ValueError(
             f"modulus is {grammar.modulus:,}; a model with one output for each value can have {MAX_CLASSES:,} at most. "

@@ -36,8 +36,7 @@ def collate_static(model: ProgramModel, programs: ProgramTable | Sequence[Progra
         programs,
         model.rows if isinstance(model, SequenceModel) else None,
         config.budget,
-        modulus=config.grammar.modulus,
-        condition_modulus=config.grammar.condition_modulus,
+        grammar=config.grammar,
         indent=config.indent,
     )
 

@@ -177,20 +177,19 @@ def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> _Pre
         model = offer.choose(None, "partial" if first.parse(asked.source).is_partial else "full")
     else:
         model = offer.choose(asked.model, "full")
-    program = parse(asked.source, model.grammar.condition_modulus)
+    program = parse(asked.source, grammar=model.grammar)
     if len(program) > limits.lines:
         raise ValueError(f"The program has {len(program):,} lines; this server runs up to {limits.lines:,}.")
     is_long = len(program) > limits.long_lines
     if model.runs_on_tables:
         return _Prepared(model, program, is_long)
     follows = model.model.rows == "trace" and not program.is_partial
-    grammar, most = model.grammar, limits.traced
+    most = limits.traced
     batch = collate(
         [program],
         "trace" if follows else None,
         PAPER_BUDGET if follows else model.config.budget,
-        modulus=grammar.modulus,
-        condition_modulus=grammar.condition_modulus,
+        grammar=model.grammar,
         trace_limit=most + 1,
     )
     if batch.rows is not None and len(batch.rows.node) > most:

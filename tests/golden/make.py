@@ -120,13 +120,13 @@ def initial(name: str) -> dict[str, Any]:
     """Fresh weights of seed 0, in order, and what they give: packed in float32, and dense in float64."""
     config = preset("smoke", name).model
     model = build_model(config, 0).eval()
-    dense = build_model(config.replace(execution="dense"), 0).eval().double()
+    dense = build_model(config, 0).eval().double()
     table = Sampler(lengths=LENGTHS, grammar=config.grammar, seed=24).table(0, 12)
     return {
         "state_dict": [[key, list(x.shape), floats(x)] for key, x in model.state_dict().items()],
         "named_parameters": [key for key, _ in model.named_parameters()],
         "packed": logits(model, table),
-        "dense": logits(dense, table),
+        "dense": logits(dense, table, "reference"),
     }
 
 
@@ -239,10 +239,10 @@ def floats(values: Any, shown: int = 3) -> dict[str, Any]:
     return {"bits": sha256(array.tobytes()), "values": [float(f"{x:.7g}") for x in some]}
 
 
-def logits(model: ProgramModel, table: ProgramTable) -> list[dict[str, Any]]:
+def logits(model: ProgramModel, table: ProgramTable, execution: str = "auto") -> list[dict[str, Any]]:
     """For every program the likeliest value, and the logits."""
     with torch.inference_mode():
-        found = model(model.collate(table)).logits
+        found = model(model.collate(table), execution=execution).logits
     return [{"argmax": int(x.argmax()), "top": floats(x.max()), "logits": floats(x)} for x in found]
 
 

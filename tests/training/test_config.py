@@ -89,7 +89,7 @@ def test_paper_preset_is_the_papers_recipe() -> None:
         ({"device": "gpu"}, "auto, cpu, cuda"),
         ({"examples": 100, "warmup": 100}, "leaves nothing"),
         ({"precision": "tf32", "device": "cpu"}, "only NVIDIA GPUs"),
-        ({"model": {"prune": 0.1}}, "inference only"),
+        ({"model": {"prune": 0.1}}, "version 0.1.0 was the last"),
         ({"model": {"name": "trace-rnn"}, "task": "partial"}, "cannot be trained on the partial task"),
         ({"model": {"classes": 10}}, "'model.classes' is not a setting"),
     ],

@@ -147,8 +147,9 @@ class ProgramFile:
     def _check(self, item: _Item) -> tuple[Program, int]:
         if isinstance(item.content, _InvalidError):
             raise item.content
+        condition_modulus = self.grammar.condition_modulus
         try:
-            program = parse(item.content, grammar=self.grammar) if isinstance(item.content, str) else item.content
+            program = parse(item.content, condition_modulus) if isinstance(item.content, str) else item.content
             task: Task = "partial" if program.is_partial else "full"
             if self.task is None:
                 self.task = task
@@ -161,7 +162,7 @@ class ProgramFile:
             given = self._target(item.target)
             true = target(program, self.grammar) if task == "full" else None
             table = ProgramTable.from_programs([program])
-            graphs_of(table, self.budget, self.grammar)
+            graphs_of(table, self.budget, self.grammar.modulus, condition_modulus)
         except (ProgramError, ExecutionError) as error:
             raise _InvalidError(f"in the program, {error}") from error
         except ValueError as error:

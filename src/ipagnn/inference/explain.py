@@ -239,7 +239,7 @@ def _explanation(program: Program, chosen: LoadedModel, run: Run, max_steps: int
         told["soft"] = _soft(graph, pointer, branch)
     steps = None
     if not program.is_partial:
-        steps = list(trace(program, shown, grammar.modulus, grammar.condition_modulus, wrap=grammar.wrap))
+        steps = list(trace(program, shown, grammar.modulus, grammar.condition_modulus))
     executed = _executed(prediction, graph)
     return Explanation(
         prediction, graph, **told, trace=steps, executed=executed, recorded=run.recorded, beliefs=beliefs
@@ -278,8 +278,7 @@ def _executed(prediction: Prediction, graph: ControlFlowGraph) -> npt.NDArray[np
         return None
     grammar = prediction.grammar
     nodes, problem = trace_nodes(
-        *(graph.node_tokens, graph.true, graph.false, 0, grammar.modulus, grammar.condition_modulus, COUNTED_STEPS),
-        wrap=grammar.wrap,
+        *(graph.node_tokens, graph.true, graph.false, 0, grammar.modulus, grammar.condition_modulus, COUNTED_STEPS)
     )
     return None if problem else np.bincount(nodes, minlength=graph.exit)
 

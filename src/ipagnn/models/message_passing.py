@@ -131,10 +131,6 @@ class MessagePassing(ProgramModel):
     execution: Execution
 
     def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
-        """See `ProgramModel.forward`."""
-        return self.run_dense(batch, record)
-
-    def run_dense(self, batch: Batch, record: frozenset[str] = frozenset()) -> Output:
         """The five lines, T(x) times; a program whose steps are over stands still."""
         table = self.cell.table()
         edges = self.control.edges(batch)

@@ -163,14 +163,12 @@ class TrainConfig:
             )
         if self.precision == "tf32" and self.device == "cpu":
             raise ValueError("precision is tf32, which only NVIDIA GPUs have; choose fp32 or bf16, or another device.")
-        if self.model.prune:
-            raise ValueError(f"model.prune is {self.model.prune:g}; pruning is for inference only, so train with 0.")
         model = MODELS[self.model.name]
-        if self.trace_loss and (model.rows != "graph" or self.model.execution != "packed"):
-            able = ", ".join(name for name, known in MODELS.items() if known.rows == "graph")
+        if self.trace_loss and "trace_loss" not in model.records:
+            able = ", ".join(name for name, known in MODELS.items() if "trace_loss" in known.records)
             raise ValueError(
-                f"trace_loss is {self.trace_loss:g}, and the {self.model.execution} {self.model.name} does not tell "
-                f"its decisions along the trace; set it to 0, or train one of {able}, packed."
+                f"trace_loss is {self.trace_loss:g}, and {self.model.name} does not record its decisions along the "
+                f"trace; set it to 0, or train one of {able}."
             )
         if self.task not in model.tasks:
             raise ValueError(

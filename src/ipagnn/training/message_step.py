@@ -23,7 +23,7 @@ from ipagnn.training.step import autocast
 
 def launcher_of(model: ProgramModel) -> type[MessageLauncher[Any]] | None:
     """What launches the kernels for a model as it is configured; None if there are none."""
-    kind = message_kind(model) if model.config.execution == "packed" else None
+    kind = message_kind(model)
     if kind is None:
         return None
     if isinstance(model, RGAT):

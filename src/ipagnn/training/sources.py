@@ -15,7 +15,7 @@ from ipagnn.data.shards import DataSet, DataSetError, read_shards
 from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source
 from ipagnn.languages.arithmetic._compiled.trace import trace_all
-from ipagnn.languages.arithmetic.grammar import MIN_LENGTH, PAPER, Grammar, Lengths
+from ipagnn.languages.arithmetic.grammar import MIN_LENGTH, Lengths
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import MODELS, ModelConfig
 from ipagnn.training.config import STREAM, TrainConfig
@@ -260,22 +260,23 @@ def make_source(config: TrainConfig, data: DataSet | None, stage: Stage | None =
 
 def steps_of(model: ModelConfig, table: ProgramTable) -> npt.NDArray[np.int64]:
     """How many steps a model takes on each program. [program]"""
-    rows = MODELS[model.name].rows
-    if rows == "lines":
+    walks = MODELS[model.name].walks
+    if walks == "lines":
         return np.diff(table.line_offsets).astype(np.int64)
-    grammar = model.grammar
-    if rows == "trace":
-        offsets, tokens, _, _, true, false, _ = graphs_of(table, grammar=grammar)
+    modulus, condition_modulus = model.grammar.modulus, model.grammar.condition_modulus
+    if walks == "trace":
+        offsets, tokens, _, _, true, false, _ = graphs_of(table)
         traced: npt.NDArray[np.int64] = trace_all(
-            *(offsets, tokens, true, false),
-            *(grammar.modulus, grammar.condition_modulus, TRACE_LIMIT, grammar.wrap),
+            offsets, tokens, true, false, modulus, condition_modulus, TRACE_LIMIT
         )[0]
         return np.diff(traced)
-    return _counted(table, model.budget, grammar)
+    return _counted(table, model.budget, modulus, condition_modulus)
 
 
-def _counted(table: ProgramTable, budget: StepBudget = PAPER_BUDGET, grammar: Grammar = PAPER) -> npt.NDArray[np.int64]:
-    steps: npt.NDArray[np.int64] = graphs_of(table, budget, grammar)[-1]
+def _counted(
+    table: ProgramTable, budget: StepBudget = PAPER_BUDGET, modulus: int = 1000, condition_modulus: int = 10
+) -> npt.NDArray[np.int64]:
+    steps: npt.NDArray[np.int64] = graphs_of(table, budget, modulus, condition_modulus)[-1]
     return steps
 
 

@@ -147,12 +147,13 @@ class PlainStep:
         self._device = device
         self._half = config.precision == "bf16"
         self._trace_loss = config.trace_loss
+        self._records = (*model.learns_from, *(("trace_loss",) if config.trace_loss else ()))
         self._update = Update(self._model, config)
         self._tally = Tally(device)
 
     def prepare(self, table: ProgramTable) -> Batch:
         """The batch, in page-locked memory if it is to go to a GPU."""
-        batch = self._model.collate(table, taken=self._trace_loss > 0)
+        batch = self._model.prepare(self._model.collate(table, trace=self._trace_loss > 0), record=self._records)
         return batch.pin_memory() if self._device.type == "cuda" else batch
 
     def __call__(self, prepared: Batch) -> None:
@@ -160,8 +161,7 @@ class PlainStep:
         batch = prepared.to(self._device, non_blocking=True)
         self._update.zero_gradients()
         with autocast(self._device, self._half):
-            wanted = ("trace_loss",) if self._trace_loss else ()
-            output = self._model(batch, record=(*self._model.learns_from, *wanted))
+            output = self._model(batch, record=self._records)
         self._learn(output, batch)
 
     def _learn(self, output: Output, batch: Batch) -> None:

@@ -17,7 +17,7 @@ from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.ops._compiled.plan import token_order
 from ipagnn.ops.messages._compiled.rows import build_message_rows, distinct_statements
-from ipagnn.ops.pointer.triton.plan import TOKEN_CHUNK, lay_out, roomy
+from ipagnn.ops.pointer.triton.plan import TOKEN_CHUNK, lay_out, round_up_capacity
 
 MessageKind = Literal["neighbours", "pointer", "absorbing"]
 """Whose rows: all neighbours exchange messages, a pointer weighs them, or it does and exits absorb what arrives."""
@@ -164,15 +164,15 @@ class MessagePlan:
         arrival_offsets, arrivals, targets, departure_offsets, departures = messages
         steps, rows, nodes = len(offsets) - 2, len(node), int(offsets[1])
         statement, member_offsets, members, tokens = distinct_statements(batch.node_tokens.numpy()[node[:nodes]])
-        room = roomy(rows, ROOM)
+        room = round_up_capacity(rows, ROOM)
         capacity = MessageCapacity(
             kind=kind,
             rows=room,
             edges=room * max(1, -(-len(arrivals) // room)),
             programs=len(batch),
             steps=4 * max(1, -(-steps // 4)),
-            nodes=roomy(nodes, ROOM),
-            statements=roomy(len(tokens), ROOM),
+            nodes=round_up_capacity(nodes, ROOM),
+            statements=round_up_capacity(len(tokens), ROOM),
         )
         plan = MessagePlan.empty(capacity, "cpu", pinned=pinned)
         plan.offsets.numpy()[:] = rows

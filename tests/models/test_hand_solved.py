@@ -13,10 +13,10 @@ from torch import Tensor
 from ipagnn.languages.arithmetic.text import parse
 from ipagnn.languages.arithmetic.vocabulary import NUMBER
 from ipagnn.models import IPAGNN, build_model
-from ipagnn.models.message_passing import Edges
 from ipagnn.models.r_gat import RelationalAttention
 from ipagnn.nn.cell import StatementRNN
 from ipagnn.nn.control import Neighbours
+from ipagnn.nn.message_passing import Edges
 
 from ..conftest import reference
 

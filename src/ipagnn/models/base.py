@@ -19,7 +19,8 @@ from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, refu
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
-from ipagnn.nn.cell import STATE_PARTS, Decoder, Dense, StatementRNN
+from ipagnn.nn.cell import Decoder, Dense, StatementRNN
+from ipagnn.ops import STATE_PARTS
 
 MAX_CLASSES: Final = 100_000
 """Outputs that a model with one for each value may have."""

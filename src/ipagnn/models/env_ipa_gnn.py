@@ -17,10 +17,10 @@ from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, gram
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, MASK, MAX_NUMBER, NUMBER, OPERATION, VARIABLE
 from ipagnn.models.base import ProgramModel, StageProgress
 from ipagnn.models.config import ModelConfig
-from ipagnn.models.message_passing import Edges
 from ipagnn.models.output import Output, Recorded, recorded
 from ipagnn.models.registry import register
 from ipagnn.nn.environment import SMALLEST_MASS, run_environment
+from ipagnn.nn.message_passing import Edges
 from ipagnn.nn.values.base import Values
 from ipagnn.nn.values.classes import Classes
 from ipagnn.nn.values.digits import Digits

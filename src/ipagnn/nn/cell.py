@@ -6,10 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
-from ipagnn.ops import StatementLSTM
-
-STATE_PARTS = 4
-"""A state is (c1, h1, c2, h2): memory and output of both LSTM layers, hidden numbers each."""
+from ipagnn.ops import STATE_PARTS, StatementLSTM
 
 
 def xavier_uniform(inputs: int, outputs: int, generator: torch.Generator) -> nn.Parameter:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ipagnn._common.hints import near_miss
 from ipagnn.ops import reference
-from ipagnn.ops.call import PointerCall, PointerResult, StatementLSTM
+from ipagnn.ops.call import STATE_PARTS, PointerCall, PointerResult, StatementLSTM
 from ipagnn.ops.pointer import rows
 from ipagnn.ops.pointer.cpu import backend as compiled
 from ipagnn.ops.pointer.streaming import backend as streaming
@@ -23,6 +23,7 @@ from ipagnn.ops.pointer.streaming.plan import steps_to_exit
 
 __all__ = [
     "BACKENDS",
+    "STATE_PARTS",
     "Backend",
     "PointerCall",
     "PointerResult",

@@ -218,10 +218,10 @@ def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) ->
     loss = type(model).loss is ProgramModel.loss and type(model).correct is ProgramModel.correct  # what kernels compute
     if device.type == "cuda" and loss and find_spec("triton") and not distributed.is_initialized():
         from ipagnn.training.graph_step import GraphStep, can_capture  # Triton is there only where there is a GPU
-        from ipagnn.training.message_step import MessageStep, launcher_of
+        from ipagnn.training.message_step import MessageStep, has_kernels
 
         if can_capture(model):
             return GraphStep(model, config, device)
-        if launcher_of(model) is not None:
+        if has_kernels(model):
             return MessageStep(model, config, device)
     return PlainStep(model, config, device)

@@ -6,7 +6,7 @@ final state of the exit are there, so a program whose steps are over has none, a
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +17,11 @@ from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.ops._compiled.plan import token_order
 from ipagnn.ops.messages._compiled.rows import build_message_rows, distinct_statements
+from ipagnn.ops.messages.call import MessageKind
 from ipagnn.ops.pointer.triton.plan import TOKEN_CHUNK, lay_out, round_up_capacity
 
-MessageKind = Literal["neighbours", "pointer", "absorbing"]
-"""Whose rows: all neighbours exchange messages, a pointer weighs them, or it does and exits absorb what arrives."""
-
-
+KIND_OF_SLOT = {2: (0, 1), 4: (0, 2, 1, 3)}
+"""The edge type of each slot, where there are two or four. The rarer types come last."""
 ROOM = 8
 """Sizes between two powers of 2: rows are rounded up by at most 9%."""
 

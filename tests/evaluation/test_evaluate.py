@@ -253,3 +253,12 @@ def test_fifty_programs_of_each_length_take_less_than_a_minute() -> None:
     start = time.perf_counter()
     assert len(evaluate(model, build_test_set("full", 50), pointer=True)) == 450
     assert time.perf_counter() - start < 60
+
+
+def test_progress_is_that_of_the_work(ipa_gnn: ProgramModel) -> None:
+    short, long = (Sampler("full", Lengths.exact(n), seed=1).table(0, count) for n, count in ((2, 7), (30, 1)))
+    done: list[int] = []
+    evaluate(ipa_gnn, ProgramTable.concatenate([long, short]), batch_bytes=1, progress=done.append)
+    assert done == sorted(done)
+    assert done[6] < 4  # seven of eight programs, and a small part of the work
+    assert done[-1] == 8

@@ -71,7 +71,7 @@ def evaluate(
         pointer: Also measure what the instruction pointer did, if the model has one and does not run over tables.
         tables: Whether the model runs over its tables; by default it does if it can be tabulated.
         execution, prune: As in `model(batch, execution=..., prune=...)`.
-        progress: Called with the number of programs done.
+        progress: Called with how far it has come: the number of programs, times the share of the work that is done.
 
     Raises:
         ValueError: There are no programs, a target is unknown, or the programs are not of one task of the model.
@@ -193,15 +193,17 @@ class _Runner:
         order = np.lexsort((np.arange(len(table)), sizes.lines, sizes.nodes, self._rounds(sizes)))
         results: dict[str, Array] = {}
         pointers: list[PointerMetrics] = []
-        done = 0
+        work = sizes.nodes * self._rounds(sizes)
+        done, total = 0, max(int(work.sum()), 1)
         for chosen, streaming in self._batches(order, sizes):
             told, pointer = self._run_batch(table.take(chosen), streaming, task)
             for name, values in told.items():
                 results.setdefault(name, np.empty(len(table), values.dtype))[chosen] = values
             if pointer is not None:
                 pointers.append(pointer)
-            done += len(chosen)
-            progress(done)
+            done += int(work[chosen].sum())
+            progress(len(table) * done // total)
+        progress(len(table))
         backwards = np.argsort(order)
         return Evaluation(
             self.model.name,

@@ -4,9 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from ipagnn.data.contract import Batch
-from ipagnn.nn.cell import Dense, StatementRNN
-from ipagnn.nn.message_passing import Edges, Execution, is_exit
-from ipagnn.ops import STATE_PARTS
+from ipagnn.models.message_passing import Edges, Execution, is_exit
+from ipagnn.nn.cell import STATE_PARTS, Dense, StatementRNN
 
 
 class RunStatement(Execution):

@@ -144,15 +144,13 @@ def label_branches(  # type: ignore[no-untyped-def]
         while 0 <= row < rows:
             node, at = row_node[row], at + 1
             following = trace[at] if at < trace_offsets[graph + 1] else exits[graph]
-            side, edges = -1, 0
+            side, decides = 0, False
             for each in range(successors.shape[1]):
-                if _is_edge(successors, node, each):
-                    edges += 1
+                if each and _is_edge(successors, node, each):
+                    decides = True
                     if successors[node, each] == following:
                         side = each
-            if side < 0:  # the trace was cut off here
-                break
-            if edges > 1:
+            if decides:
                 taken[row] = side
             row = target[row, side]
     return taken

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from ipagnn.evaluation.semantics import read_semantics
+from ipagnn.evaluation.semantics import count_wrong_runs, read_automata, read_semantics
 from ipagnn.languages.arithmetic import Grammar
+from ipagnn.languages.arithmetic.automata import prove, true_automaton
+from ipagnn.languages.arithmetic.tables import grammar_statements
 from ipagnn.languages.arithmetic.vocabulary import MULTIPLY
-from ipagnn.models import ProgramModel, build_model
+from ipagnn.models import EnvIPAGNN, ProgramModel, build_model, save_model
 
 Make = Callable[..., ProgramModel]
 WRONG = (MULTIPLY, 7, 13, 92)
@@ -43,3 +45,25 @@ def test_a_model_without_values_has_no_semantics(run: Any, tmp_path: Any) -> Non
     result = run("semantics", "ipa-gnn-full")
     assert (result.code, result.out) == (2, "")
     assert "The model 'ipa-gnn' has no semantics to read" in result.err
+
+
+def test_proved_automata_run_on_long_numbers() -> None:
+    proofs = prove([true_automaton(operation, operand) for operation, operand in grammar_statements().tolist()])
+    assert count_wrong_runs(proofs, numbers=1) == (0, 68)
+
+
+def test_the_command_proves_automata_or_finds_where_they_are_wrong(run: Any, tmp_path: Any) -> None:
+    grammar = Grammar(modulus=100, initial_values=(0, 3), operands=(1, 1), counters=1, comparisons=("<",))
+    model = EnvIPAGNN(hidden=4, width=4, states=3, values="digits", grammar=grammar)
+    save_model(model, tmp_path / "m.safetensors", task="full")
+    result = run("semantics", tmp_path / "m.safetensors")
+    assert result.code == 0
+    *_, checked, last = result.out.strip().splitlines()
+    assert "random numbers of up to 1,000 digits: 0 wrong." in checked
+    assert "statements are equal to the true ones for numbers of any size" in last
+    assert "are wrong, first" in last  # it was never trained
+    assert len(read_automata(model)) == len(grammar_statements(grammar)) + len({*range(4), *range(2, 10)})
+    shown = run("semantics", tmp_path / "m.safetensors", "--automaton", "*= 1")
+    assert shown.out == f"{model.automaton('*= 1')}\n"
+    drawn = run("semantics", tmp_path / "m.safetensors", "--automaton", "if % 10 < 4", "--dot")
+    assert drawn.out.startswith('digraph "if v0 % 10 < 4" {')

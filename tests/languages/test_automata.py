@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipagnn.languages.arithmetic.automata import Automaton, claim, disagreement, extract, true_automaton
+from ipagnn.languages.arithmetic.automata import Automaton, claim, disagreement, extract, prove, true_automaton
 from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, apply, compare
 from ipagnn.languages.arithmetic.tables import grammar_statements
 from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, MULTIPLY, OPERATION_ID, SUBTRACT
@@ -145,7 +145,10 @@ def test_a_condition_that_stops_too_early_is_found() -> None:
     assert found is not None
     assert (found.number, found.width, found.learned, found.true) == (10, 2, 0, 1)
     assert str(found) == "while v1 > 0 at 10, 2 digits: learned 0, true 1"
-    assert claim([found], 68).startswith("1 of 68 statements differ")
+    early = prove([replace(true, stops=stops)])
+    assert early[0].holds  # loops count no further than 9
+    assert claim(early).startswith("0 of 1 statements are equal")
+    assert "`while v1 > 0` up to 9" in claim(early)
 
 
 def test_text_and_drawing() -> None:
@@ -155,7 +158,18 @@ def test_text_and_drawing() -> None:
     drawn = true_automaton(OPERATION_ID["if < %"], 4).dot()
     assert drawn.startswith('digraph "if v0 % 10 < 4" {')
     assert '0 -> true [label="0 1 2 3"];' in drawn
-    assert claim([], 68) == "All 68 statements are equal to the true ones for numbers of any size."
+
+
+def test_proofs_of_the_grammar() -> None:
+    true = [true_automaton(operation, operand) for operation, operand in STATEMENTS]
+    assert claim(prove(true)) == (
+        "68 of 68 statements are equal to the true ones for numbers of any size; none is wrong on a value that "
+        "programs meet."
+    )
+    proofs = prove([*true[1:], _broken(true[0], 1, 4)])
+    assert [proof.holds for proof in proofs] == [True] * 67 + [False]
+    assert claim(proofs).startswith("67 of 68 statements are equal")
+    assert "1 are wrong, first v0 += 1 at 4" in claim(proofs)
 
 
 def test_bad_input() -> None:

@@ -1,7 +1,7 @@
 """The command `semantics`: what a model has learned of the language, fact by fact."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -11,6 +11,7 @@ from ipagnn.cli.terminal import output
 
 if TYPE_CHECKING:
     from ipagnn.evaluation.semantics import Semantics
+    from ipagnn.models import ProgramModel
 
 _TITLES: Final = {
     "literal": "literals: v = k",
@@ -23,11 +24,16 @@ _TITLES: Final = {
 def semantics(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="File, run folder, or name of a model in the package.")],
     show: Annotated[int, typer.Option(min=0, help="Wrong facts to show.")] = 20,
+    automaton: Annotated[
+        str, typer.Option(metavar="STATEMENT", help='Only print the automaton of a statement, as in "*= 7" (digits).')
+    ] = "",
+    dot: Annotated[bool, typer.Option("--dot", help="Print that automaton as text for graphviz.")] = False,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help="One object with `facts` and `wrong` (counts), `by_kind`, and all wrong ones under `wrong_facts`.",
+            help="One object with `facts` and `wrong` (counts), `by_kind`, and all wrong ones under `wrong_facts`; of "
+            "values as digits `automata`, too.",
         ),
     ] = False,
 ) -> None:
@@ -37,16 +43,54 @@ def semantics(
     arithmetic statement makes of one value, or what one condition decides on one value. A model with no wrong fact
     executes every program of its grammar correctly, of any length.
 
+    Where values are digits, each statement is a finite automaton. It is compared with the true one: the last line says
+    for which statements they are equal, for numbers of any size. Those are run on random numbers of up to 1,000 digits.
+
     `ipagnn semantics env-ipa-gnn-full`
     """
     from ipagnn.evaluation.semantics import read_semantics
-    from ipagnn.models import load_model
+    from ipagnn.models import EnvIPAGNN, load_model
 
-    found = read_semantics(load_model(model).eval())
+    loaded = load_model(model).eval()
+    if automaton:
+        if not isinstance(loaded, EnvIPAGNN):
+            raise ValueError(f"{model} has no automata; choose a model whose values are digits.")
+        chosen = loaded.automaton(automaton)
+        typer.echo(chosen.dot() if dot else str(chosen))
+        return
+    found = read_semantics(loaded)
+    automata = _automata(loaded)
     if as_json:
-        typer.echo(json.dumps({"weights": model} | found.to_dict()))
-    else:
-        _print(output(), model, found, show)
+        typer.echo(json.dumps({"weights": model} | found.to_dict() | ({"automata": automata} if automata else {})))
+        return
+    _print(output(), model, found, show)
+    for line in automata.get("disagreements", []):
+        output().print(line, soft_wrap=True, markup=False)
+    if automata:
+        checked = f"Run on {automata['runs']:,} random numbers of up to 1,000 digits: {automata['wrong_runs']:,} wrong."
+        output().print(checked, soft_wrap=True)
+        output().print(automata["claim"], soft_wrap=True, markup=False)
+
+
+def _automata(model: "ProgramModel") -> dict[str, Any]:
+    """What comparing the automata of a model with the true ones shows; empty for a model without automata."""
+    from ipagnn.evaluation.semantics import count_wrong_runs, read_automata
+    from ipagnn.languages.arithmetic.automata import claim
+    from ipagnn.models import EnvIPAGNN
+
+    if not isinstance(model, EnvIPAGNN) or model.config.values != "digits":
+        return {}
+    proofs = read_automata(model)
+    wrong, runs = count_wrong_runs(proofs, model.config.grammar)
+    return {
+        "statements": len(proofs),
+        "equal": sum(proof.disagreement is None for proof in proofs),
+        "most_states": max(len(proof.automaton) for proof in proofs),
+        "disagreements": [str(proof.disagreement) for proof in proofs if proof.disagreement is not None],
+        "runs": runs,
+        "wrong_runs": wrong,
+        "claim": claim(proofs),
+    }
 
 
 def _print(console: Console, name: str, found: "Semantics", show: int) -> None:

@@ -1,10 +1,15 @@
 """What a model has learned of its language, fact by fact, against the truth."""
 
+import random
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 
 import numpy as np
 
+from ipagnn.languages.arithmetic.automata import Proof, prove
+from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
+from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, apply, compare
 from ipagnn.languages.arithmetic.tables import (
     Difference,
     Kind,
@@ -17,8 +22,8 @@ from ipagnn.languages.arithmetic.tables import (
     statement_facts,
     statement_text,
 )
-from ipagnn.languages.arithmetic.vocabulary import OPERATION
-from ipagnn.models import ProgramModel
+from ipagnn.languages.arithmetic.vocabulary import ASSIGN, OPERATION
+from ipagnn.models import EnvIPAGNN, ProgramModel
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -91,3 +96,51 @@ def read_semantics(model: ProgramModel) -> Semantics:
         kind = kind_of(operation)
         least[kind] = min(least.get(kind, 1.0), found)
     return Semantics(model.name, tables, fact_counts(grammar), differences(tables), least)
+
+
+def read_automata(model: EnvIPAGNN) -> list[Proof]:
+    """The automata of all literals and statements of a model's grammar, each compared with the true one.
+
+    Args:
+        model: A model whose values are digits.
+
+    Raises:
+        ValueError: Its values are no digits.
+    """
+    grammar = model.config.grammar
+    literals = [(ASSIGN, int(k)) for k in np.flatnonzero(literal_facts(grammar))]
+    statements = [(operation, operand) for operation, operand in grammar_statements(grammar).tolist()]
+    return prove(model.automata([*literals, *statements]), grammar)
+
+
+def count_wrong_runs(
+    proofs: Sequence[Proof], grammar: Grammar = PAPER, numbers: int = 3, digits: int = 1_000, seed: int = 0
+) -> tuple[int, int]:
+    """Run proved automata on random numbers of up to `digits` digits, and compare with Python's integers.
+
+    Args:
+        proofs: Of these, only automata that are right on numbers of any size are run.
+        grammar: The language.
+        numbers: How many numbers each is run on.
+        digits: Most digits of a number.
+        seed: What numbers are drawn from.
+
+    Returns:
+        How many results were wrong, and how many there were.
+    """
+    generator, wrong, count = random.Random(seed), 0, 0
+    for proof in proofs:
+        if proof.disagreement is not None:
+            continue
+        operation, operand = proof.automaton.operation, proof.automaton.operand
+        for _ in range(numbers):
+            width = generator.randint(1, digits)
+            number = generator.randrange(10**width)
+            if operation in COMPARISON:
+                compared = number % grammar.condition_modulus if operation in MODULAR else number
+                expected = int(compare(COMPARISON[operation], compared, operand))
+            else:
+                expected = apply(operation, number, operand) % 10**width
+            wrong += proof.automaton.run(number, width) != expected
+            count += 1
+    return wrong, count

@@ -7,7 +7,7 @@ automata. Two automata are compared by walking through both together: there are 
 either no number tells them apart, or a smallest one does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, compare
-from ipagnn.languages.arithmetic.tables import statement_text
+from ipagnn.languages.arithmetic.tables import masked_choices, statement_text
 from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, MULTIPLY, OPERATION_ID, SUBTRACT
 
 DIGITS: Final = 10
@@ -79,12 +79,13 @@ class Automaton:
         if number < 0 or (width is not None and width < 1):
             raise ValueError(f"An automaton reads numbers from 0 on, of at least one digit; not {number} in {width}.")
         digits = str(number).zfill(width or 1)[::-1][:width]
+        gives, goes, stops = self.gives.tolist(), self.goes.tolist(), self.stops.tolist()  # faster one by one
         state, written = 0, []
         for digit in map(int, digits):
-            written.append(int(self.gives[state, digit]))
-            if self.stops[state, digit]:
+            written.append(gives[state][digit])
+            if stops[state][digit]:
                 break
-            state = int(self.goes[state, digit])
+            state = goes[state][digit]
         return written[-1] if self.decides else int("".join(map(str, reversed(written))))
 
     def total(self) -> "Automaton":
@@ -297,14 +298,52 @@ def read_statement(text: str, grammar: Grammar = PAPER) -> tuple[int, int]:
     return operation, int(operand)
 
 
-def claim(disagreements: list[Disagreement], statements: int) -> str:
-    """One sentence: for which of `statements` statements the learned automata are the true ones."""
-    if not disagreements:
-        return f"All {statements} statements are equal to the true ones for numbers of any size."
-    smallest = min(disagreements, key=lambda x: x.number)
-    return (
-        f"{len(disagreements)} of {statements} statements differ from the true ones; the smallest number: {smallest}."
-    )
+@dataclass(frozen=True, eq=False, slots=True)
+class Proof:
+    """What comparing a learned automaton with the true one has shown.
+
+    Attributes:
+        automaton: The learned one.
+        disagreement: The smallest number on which it is wrong; None if there is none.
+        largest: The largest value on which programs of the grammar meet the statement; None if there is no bound.
+    """
+
+    automaton: Automaton
+    disagreement: Disagreement | None
+    largest: int | None
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is right on all values on which programs of the grammar meet the statement."""
+        wrong = self.disagreement
+        return wrong is None or (self.largest is not None and wrong.number > self.largest)
+
+
+def prove(automata: Iterable[Automaton], grammar: Grammar = PAPER) -> list[Proof]:
+    """Compare learned automata with the true ones, each on numbers of any size."""
+    choices = {tuple(statement) for statement in masked_choices(grammar).tolist()}
+    proofs = []
+    for automaton in automata:
+        operation, operand = automaton.operation, automaton.operand
+        true = true_automaton(operation, operand, grammar.condition_modulus)
+        of_v0 = operation in MODULAR or operation == ASSIGN or (operation, operand) in choices
+        largest = None if of_v0 else grammar.loop_counts[1]  # on counters, which hold no more than that
+        proofs.append(Proof(automaton, disagreement(automaton, true), largest))
+    return proofs
+
+
+def claim(proofs: Sequence[Proof]) -> str:
+    """What proofs have shown, in one line."""
+    failed = [proof.disagreement for proof in proofs if not proof.holds]
+    anywhere = sum(proof.disagreement is None for proof in proofs)
+    sentence = f"{anywhere:,} of {len(proofs):,} statements are equal to the true ones for numbers of any size"
+    for proof in proofs:
+        if proof.holds and proof.disagreement is not None:
+            sentence += f"; `{proof.disagreement.statement}` up to {proof.largest}, the most that loops count"
+    if failed:
+        smallest = min((wrong for wrong in failed if wrong is not None), key=lambda wrong: wrong.number)
+        return f"{sentence}; {len(failed):,} are wrong, first {smallest}."
+    return f"{sentence}; none is wrong on a value that programs meet."
 
 
 def _true_condition(operation: int, operand: int, modulus: int) -> Automaton:

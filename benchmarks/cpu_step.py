@@ -1,4 +1,4 @@
-"""IPA-GNN training steps on a CPU: packed against the same maths in plain torch autograd on the dense form, in one run.
+"""IPA-GNN training steps on a CPU: compiled rows against the reference execution, in one run.
 
     .venv/bin/python benchmarks/cpu_step.py [--rounds 5] [--one-core]
 
@@ -10,11 +10,13 @@ one thread and counts the time that a core worked rather than the time that pass
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
 from ipagnn.data.splits import training_sampler
-from ipagnn.models import build_model, model_config
+from ipagnn.models import build_model
+from ipagnn.ops.pointer.rows import plan_rows
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.step import PlainStep
 
@@ -26,12 +28,11 @@ def compare(hidden: int, batch: int, rounds: int, clock: Callable[[], float]) ->
     """Print milliseconds a step of both, and their ratio."""
     tables = [training_sampler("full", 10, 0).table(k * batch, batch) for k in range(BATCHES)]
     steps, prepared = {}, {}
-    fastest = {name: [float("inf")] * BATCHES for name in ("dense", "packed")}
+    fastest = {name: [float("inf")] * BATCHES for name in ("reference", "auto")}
     for name in fastest:
-        model = model_config("ipa-gnn", hidden=hidden, execution=name)
-        steps[name] = PlainStep(
-            build_model(model, 0), TrainConfig(model=model).replace(batch_size=batch, device="cpu"), torch.device("cpu")
-        )
+        model = build_model("ipa-gnn", 0, hidden=hidden)
+        model.forward = partial(model.forward, execution=name)  # type: ignore[method-assign]
+        steps[name] = PlainStep(model, TrainConfig(model.config, batch_size=batch, device="cpu"), torch.device("cpu"))
         prepared[name] = [steps[name].prepare(table) for table in tables]
     for _ in range(rounds):
         for name, times in fastest.items():
@@ -40,9 +41,9 @@ def compare(hidden: int, batch: int, rounds: int, clock: Callable[[], float]) ->
                 steps[name](item)
                 times[k] = min(times[k], clock() - began)
     dense, packed = (1e3 * sum(times) / BATCHES for times in fastest.values())
-    rows = sum(len(item.rows) for item in prepared["packed"] if item.rows is not None) / BATCHES
+    rows = sum(len(item.graphs.plan(plan_rows)) for item in prepared["auto"]) / BATCHES
     print(
-        f"  H {hidden:3d} batch {batch:3d}: dense {dense:7.1f} ms a step, packed {packed:6.1f} ms "
+        f"  H {hidden:3d} batch {batch:3d}: reference {dense:7.1f} ms a step, compiled rows {packed:6.1f} ms "
         f"({1e3 * batch / packed:,.0f} examples/s, {rows * FLOP_A_ROW * hidden**2 / packed / 1e6:.0f} GFLOP/s), "
         f"{dense / packed:.1f} times as fast",
         flush=True,

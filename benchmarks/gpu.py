@@ -1,4 +1,4 @@
-"""IPA-GNN training steps on a GPU: the captured packed step against plain torch, packed and dense, in one run.
+"""IPA-GNN training steps on a GPU: the captured packed step against the step of any model, in one run.
 
     PYTHONPATH=src python benchmarks/gpu.py [--hidden 200] [--seconds 4] [--workers 12]
 
@@ -17,6 +17,7 @@ import torch
 from ipagnn.data.stream import Source, Stream
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import build_model, model_config
+from ipagnn.ops.pointer.rows import plan_rows
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.presets import preset
 from ipagnn.training.sources import make_source
@@ -34,7 +35,7 @@ DEVICE = torch.device("cuda")
 
 def source(batch: int, window: int, model: str = "ipa-gnn") -> Source:
     """Training programs; in windows of more than one batch sorted by the steps that the model takes."""
-    return make_source(TrainConfig(model=model_config(model)).replace(batch_size=batch, bucket_batches=window), None)
+    return make_source(TrainConfig(model_config(model), batch_size=batch, window=window), None)
 
 
 def warm_up(step: Callable[[Any], None], prepared: list[Any]) -> None:
@@ -56,10 +57,10 @@ def milliseconds(step: Callable[[Any], None], prepared: list[Any], seconds: floa
     return 1e3 * (time.perf_counter() - began) / count
 
 
-def config(hidden: int, batch: int, precision: str, execution: str = "packed", model: str = "ipa-gnn") -> TrainConfig:
+def config(hidden: int, batch: int, precision: str, model: str = "ipa-gnn") -> TrainConfig:
     """The paper's settings at some batch size."""
     paper = preset("paper", model)
-    size = paper.model.replace(hidden=hidden, execution=execution)
+    size = paper.model.replace(hidden=hidden)
     return paper.replace(model=size, batch_size=batch, precision=precision, device="cuda")
 
 
@@ -67,26 +68,23 @@ def compare(hidden: int, seconds: float) -> None:
     """The step alone, on batches prepared beforehand."""
     for batch, window, count in ((1024, 1, 16), (1024, 16, 32), (256, 1, 16), (32, 1, 64)):
         tables = [source(batch, window).table(k * batch, batch) for k in range(count)]
-        for name, kind, precision, execution in (
-            ("captured", GraphStep, "bf16", "packed"),
-            ("captured", GraphStep, "tf32", "packed"),
-            ("plain packed", PlainStep, "bf16", "packed"),
-            ("plain dense", PlainStep, "fp32", "dense"),
+        for name, kind, precision in (
+            ("captured", GraphStep, "bf16"),
+            ("captured", GraphStep, "tf32"),
+            ("plain", PlainStep, "bf16"),
+            ("plain", PlainStep, "fp32"),
         ):
             if window > 1 and kind is PlainStep:
                 continue
             torch.backends.cuda.matmul.allow_tf32 = precision != "fp32"
-            settings = config(hidden, batch, precision, execution)
+            settings = config(hidden, batch, precision)
             torch.cuda.reset_peak_memory_stats()
             step = kind(build_model(settings.model, 0), settings, DEVICE)
             some = tables if kind is GraphStep else tables[:4]
             prepared = [step.prepare(table) for table in some]
             time_ms = milliseconds(step, prepared, seconds if kind is GraphStep else 1.0)
-            rows = (
-                sum(len(build.rows) for build in map(build_model(settings.model).collate, tables[:4]))
-                if execution == "packed"
-                else 0
-            )
+            batches = map(build_model(settings.model).collate, tables[:4])
+            rows = sum(len(made.graphs.plan(plan_rows)) for made in batches)
             rate = rows / 4 * 3 * FLOP_A_ROW * hidden**2 / time_ms / 1e9
             memory = torch.cuda.max_memory_allocated() / 2**30
             print(

@@ -9,7 +9,7 @@ measures and asserts nothing.
 import argparse
 import time
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +18,7 @@ from ipagnn.data import build_test_set
 from ipagnn.evaluation import evaluate
 from ipagnn.languages.arithmetic import ProgramTable
 from ipagnn.models import MODELS, ProgramModel, build_model, load_model
-from ipagnn.models.static import collate_static, run_static
-from ipagnn.ops.pointer.streaming.plan import steps_to_exit
+from ipagnn.ops import steps_to_exit
 
 FLOP_A_ROW = 96  # x H^2: 12 H^2 multiply-adds a token, 4 tokens
 DEVICE = torch.device("cuda")
@@ -34,31 +33,24 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.perf_counter() - began
 
 
-def precisions(model: ProgramModel, table: ProgramTable) -> None:
-    """One batch of all programs, for each precision of the products."""
-    from ipagnn.ops.pointer.streaming.launcher import Precision  # needs Triton, which comes with CUDA builds of torch
-
-    collated, preparing = timed(lambda: collate_static(model, table))
+def one_batch(model: ProgramModel, table: ProgramTable) -> None:
+    """One batch of all programs."""
+    collated, preparing = timed(lambda: model.collate(table))
     batch, copying = timed(lambda: collated.to(DEVICE))
-    part = collated.steps[collated.node_program.long()] - steps_to_exit(collated)
+    part = collated.steps[collated.node_program.long()] - steps_to_exit(collated.graphs)
     rows = int((part + 1).clamp(min=0).sum()) - len(table)
     print(f"{len(table)} programs, {len(batch.true):,} nodes; at most {rows / 1e6:.1f} million rows")
     print(f"data {preparing:.3f} s, copying {copying:.3f} s")
-    exact = None
-    for precision in get_args(Precision):
-        run = lambda precision=precision: run_static(model, batch, precision=precision).logits  # noqa: E731
-        with torch.inference_mode():
-            _, first = timed(run)
-            torch.cuda.reset_peak_memory_stats()
-            logits, again = timed(run)
-        exact = logits if exact is None else exact
-        same = (logits.argmax(dim=1) == exact.argmax(dim=1)).float().mean().item()
-        right = (logits.argmax(dim=1) == batch.target).float().mean().item()
-        work = rows * FLOP_A_ROW * model.config.hidden**2 / 1e12
-        print(
-            f"{precision:7s} {again:7.2f} s (first time {first:.2f} s), {work / again:6.1f} TFLOP/s or less, "
-            f"{torch.cuda.max_memory_allocated() / 1e9:.1f} GB; accuracy {right:.4f}, same answers as fp32 {same:.5f}"
-        )
+    with torch.inference_mode():
+        _, first = timed(lambda: model(batch))
+        torch.cuda.reset_peak_memory_stats()
+        output, again = timed(lambda: model(batch))
+    right = (output.logits.argmax(dim=1) == batch.target).float().mean().item()
+    work = rows * FLOP_A_ROW * model.config.hidden**2 / 1e12
+    print(
+        f"{again:7.2f} s (first time {first:.2f} s), {work / again:6.1f} TFLOP/s or less, "
+        f"{torch.cuda.max_memory_allocated() / 1e9:.1f} GB; accuracy {right:.4f}"
+    )
 
 
 def everything(names: list[str], table: ProgramTable, hidden: int) -> None:
@@ -79,7 +71,7 @@ def everything(names: list[str], table: ProgramTable, hidden: int) -> None:
 def against_cpu(table: ProgramTable, count: int) -> None:
     """Programs of all lengths that a CPU can bear, there and here."""
     model = load_model("ipa-gnn-full")
-    steps = collate_static(model, table).steps.numpy()
+    steps = model.collate(table).steps.numpy()
     some = np.flatnonzero(steps <= np.median(steps))
     some = some[np.linspace(0, len(some) - 1, count).astype(int)]
     here, seconds = timed(lambda: evaluate(model, table.take(some), device="cpu"))
@@ -102,7 +94,7 @@ def main() -> None:
         return
     table, drawing = timed(lambda: build_test_set("full", arguments.count))
     print(f"{torch.cuda.get_device_name()}; drawing the test set {drawing:.2f} s", flush=True)
-    precisions(load_model("ipa-gnn-full").to(DEVICE), table)
+    one_batch(load_model("ipa-gnn-full").to(DEVICE), table)
     names = sorted(MODELS) if arguments.models == "all" else arguments.models.split(",")
     everything([name for name in names if name], table, arguments.hidden)
     if arguments.cpu:

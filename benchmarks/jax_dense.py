@@ -8,8 +8,8 @@ of its statement, all in float32 arrays (products in what JAX takes by default; 
 a scan over steps, a scan over tokens, sums over arriving edges by segment. Two things favour it: the four gates are one
 product, and batches wait on the device. `one-hot` is the same with the sums as products with index matrices.
 
-`--check` holds logits, gradients and some updates against `execution="dense"` of this package, on any machine. JAX runs
-in a process of its own that knows nothing of torch, and is given arrays.
+`--check` holds logits, gradients and some updates against the reference execution of this package, on any machine. JAX
+runs in a process of its own that knows nothing of torch, and is given arrays.
 """
 
 import argparse
@@ -213,18 +213,17 @@ def check(hidden: int) -> None:
     from ipagnn.training.config import TrainConfig
     from ipagnn.training.step import PlainStep
 
-    settings = model_config("ipa-gnn", hidden=hidden, execution="dense")
+    settings = model_config("ipa-gnn", hidden=hidden)
     table = training_sampler("full", 10, 0).table(0, 32)
     whole = build_model(settings, 0).collate(table).steps
     table = table.take([i for i, steps in enumerate(whole.tolist()) if steps <= STEPS])
     model = build_model(settings, 0)
     batch = model.collate(table)
     theirs = {sums: in_jax(model, [batch], sums, "highest", 0) for sums in ("segments", "one-hot")}
-    logits = model(batch).logits
+    logits = model(batch, execution="reference").logits
     cross_entropy(logits, batch.target).backward()
     ours = {"logits": logits.detach()} | {f"gradient {name}": p.grad for name, p in model.named_parameters()}
-    config = TrainConfig(model=settings).replace(batch_size=len(batch), learning_rate=RATE, device="cpu")
-    step = PlainStep(model, config, torch.device("cpu"))
+    step = PlainStep(model, TrainConfig(settings, batch_size=len(batch), rate=RATE, device="cpu"), torch.device("cpu"))
     losses = []
     for _ in range(UPDATES):
         step(batch)

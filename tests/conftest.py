@@ -1,5 +1,6 @@
 """What tests of several rooms share: programs, small models, and the command line in this process and in another."""
 
+import copy
 import io
 import json
 import os
@@ -27,8 +28,8 @@ from ipagnn.languages.arithmetic.cfg import steps
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
 from ipagnn.languages.arithmetic.vocabulary import OPERATION
 from ipagnn.models import Output, ProgramModel, build_model, save_model
+from ipagnn.ops.pointer.cpu import backend
 from ipagnn.ops.pointer.cpu import parts as packed_parts
-from ipagnn.ops.pointer.cpu.torch_pass import PackedPass
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells have what they run in the background ignore Ctrl-C, and processes that tests interrupt would inherit that.
@@ -282,8 +283,17 @@ Make = Callable[..., ProgramModel]
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 
-HOWS = ("torch", "compiled", "parts")
-"""The ways in which the packed step runs on a CPU; see `how`."""
+HOWS = ("rows", "compiled", "parts")
+"""The ways in which rows run on a CPU; see `how`."""
+
+
+def reference(model: ProgramModel) -> ProgramModel:
+    """A copy that is always called with the reference execution, which spells the paper."""
+    twin = copy.deepcopy(model)
+    forward = twin.forward
+    options = {"execution": "reference"} if model.has_executions else {}
+    twin.forward = lambda batch, **given: forward(batch, **given | options)  # type: ignore[method-assign]
+    return twin
 
 
 @pytest.fixture(autouse=True)
@@ -315,13 +325,13 @@ def short() -> ProgramTable:
 def make() -> Make:
     """A small model in float64, whose decisions are far from even (fresh ones are all close to one half)."""
 
-    def model(name: str, hidden: int = 6, seed: int = 0, **options: Any) -> ProgramModel:
+    def model(name: str, hidden: int = 6, seed: int = 0, dense: bool = False, **options: Any) -> ProgramModel:
         made = build_model(name, hidden=hidden, **options, seed=seed).double()
         with torch.no_grad():
             for key, parameter in made.named_parameters():
                 if "branch.weight" in key:
                     parameter *= 4
-        return made
+        return reference(made) if dense else made
 
     return model
 
@@ -329,8 +339,8 @@ def make() -> Make:
 @pytest.fixture
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """In plain torch, in compiled code, or that on three threads."""
-    if request.param == "torch":
-        monkeypatch.setattr(packed_parts, "CompiledPass", PackedPass)
+    if request.param == "rows":
+        monkeypatch.setattr(backend, "product", lambda kind: None)
     if request.param == "parts":
         monkeypatch.setattr(packed_parts, "LEAST_WORK", 1e-3)
         torch.set_num_threads(3)

@@ -3,19 +3,18 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from ipagnn.data import BATCH_FIELDS, ROW_FIELDS, Batch, Rows, check_batch, collate
+from ipagnn.data import BATCH_FIELDS, Batch, check_batch, collate
 from ipagnn.languages.arithmetic import parse
 
 
 @pytest.fixture
 def batch() -> Batch:
-    return collate([parse("v0 = 1\nif v0 % 10 > 3:\n  v0 += 2\nv0 -= 1"), parse("v0 = 3")], "graph")
+    return collate([parse("v0 = 1\nif v0 % 10 > 3:\n  v0 += 2\nv0 -= 1"), parse("v0 = 3")], trace=True)
 
 
 def test_every_tensor_is_declared() -> None:
-    assert set(BATCH_FIELDS) == {field.name for field in fields(Batch)} - {"rows"}
-    assert set(ROW_FIELDS) <= {field.name for field in fields(Rows)}
-    for field in (*BATCH_FIELDS.values(), *ROW_FIELDS.values()):
+    assert set(BATCH_FIELDS) == {field.name for field in fields(Batch)} - {"plans"}
+    for field in BATCH_FIELDS.values():
         assert field.meaning.endswith(".")
 
 
@@ -30,30 +29,19 @@ def test_wrong_type_or_size_of_a_field_is_named(batch: Batch, name: str) -> None
         check_batch(replace(batch, **{name: torch.cat([tensor, tensor])}))
 
 
-@pytest.mark.parametrize("name", ROW_FIELDS)
-def test_wrong_type_or_size_of_a_row_field_is_named(batch: Batch, name: str) -> None:
-    assert batch.rows is not None
-    batch = replace(batch, rows=replace(batch.rows, taken=torch.zeros(len(batch.rows), dtype=torch.int8)))
-    assert batch.rows is not None
-    check_batch(batch)
-    tensor = getattr(batch.rows, name)
-    with pytest.raises(ValueError, match=rf"^rows.{name} is torch.float64"):
-        check_batch(replace(batch, rows=replace(batch.rows, **{name: tensor.double()})))
-    with pytest.raises(ValueError, match=r"rows\.\w+ has \d+ entries on axis|rows.arrival_offsets does not rise"):
-        check_batch(replace(batch, rows=replace(batch.rows, **{name: torch.cat([tensor, tensor])})))
+def test_plans_are_kept_until_a_field_changes(batch: Batch) -> None:
+    graphs = batch.graphs
+    assert batch.graphs is graphs
+    assert batch.to("meta").graphs.successors.device == torch.device("meta")
+    longer = replace(batch, steps=batch.steps + 1)
+    assert torch.equal(longer.graphs.steps, graphs.steps + 1)
 
 
 @pytest.mark.parametrize("bad", [-2, 100])
 def test_indices_out_of_range_are_named(batch: Batch, bad: int) -> None:
-    assert batch.rows is not None
-    for name in ("true", "false"):
+    for name in ("true", "false", "trace"):
         with pytest.raises(ValueError, match=rf"^{name} holds indices"):
-            check_batch(replace(batch, **{name: torch.full_like(batch.true, bad)}))
-        with pytest.raises(ValueError, match=rf"^rows.{name} holds indices"):
-            check_batch(replace(batch, rows=replace(batch.rows, **{name: torch.full_like(batch.rows.true, bad)})))
-    for name in ("node", "program"):
-        with pytest.raises(ValueError, match=rf"^rows.{name} holds indices"):
-            check_batch(replace(batch, rows=replace(batch.rows, **{name: torch.full_like(batch.rows.node, bad)})))
+            check_batch(replace(batch, **{name: torch.full_like(getattr(batch, name), bad)}))
 
 
 @pytest.mark.parametrize("bad", [[1, 4, 5], [0, 6, 5], [0, 4, 4]])

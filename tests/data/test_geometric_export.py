@@ -23,7 +23,7 @@ def test_networkx_gets_all_fields() -> None:
 def test_geometric_gets_all_fields() -> None:
     pytest.importorskip("torch_geometric")
     data = to_geometric(LOOP, 56, budget=StepBudget(factor=2.0))
-    batch = collate([LOOP], None, StepBudget(factor=2.0))
+    batch = collate([LOOP], StepBudget(factor=2.0))
     assert torch.equal(data.x, batch.node_tokens.long())
     assert data.edge_index.T.tolist() == [[0, 1], [1, 2], [2, 3], [2, 5], [3, 4], [4, 2]]
     assert data.edge_type.tolist() == [NEXT, NEXT, TRUE, FALSE, NEXT, NEXT]

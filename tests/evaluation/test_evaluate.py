@@ -37,9 +37,9 @@ def same_answers(one: Evaluation, other: Evaluation) -> bool:
 
 def by_hand(model: ProgramModel, table: ProgramTable) -> np.ndarray:
     """One program after the other, with the execution that spells the paper."""
-    dense = model.with_config(execution="dense").eval()
     with torch.inference_mode():
-        logits = [dense(dense.collate(table.slice(i, i + 1))).logits[0] for i in range(len(table))]
+        singles = (model.collate(table.slice(i, i + 1)) for i in range(len(table)))
+        logits = [model(batch, execution="reference").logits[0] for batch in singles]
     return torch.stack(logits).argmax(dim=1).numpy()
 
 
@@ -117,13 +117,13 @@ def test_tables_one_after_the_other_are_one_set(ipa_gnn: ProgramModel, full_prog
     assert done[-1] == len(full_programs)
 
 
-@pytest.mark.parametrize("options", [{"prune": STREAMING}, {"prune": 1e-12}, {"execution": "dense"}])
+@pytest.mark.parametrize("options", [{"prune": STREAMING}, {"prune": 1e-12}, {"execution": "reference"}])
 def test_every_execution_gives_the_same_answers(
     ipa_gnn: ProgramModel, full_programs: ProgramTable, options: dict[str, Any]
 ) -> None:
     short = full_programs.slice(0, 6)
     usual = evaluate(ipa_gnn, short, pointer=True)
-    other = evaluate(ipa_gnn.with_config(**options), short, pointer=True)
+    other = evaluate(ipa_gnn, short, pointer=True, **options)
     assert same_answers(usual, other)
     assert usual.pointer is not None
     assert other.pointer is not None
@@ -135,27 +135,10 @@ def test_every_execution_gives_the_same_answers(
 
 def test_planned_rows_give_the_same_answers(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> None:
     """The way of a GPU, which plans all rows of programs that fit."""
-    planned = _Runner(ipa_gnn, torch.device("cpu"), None, pointer=False)
-    planned.streaming = None
+    planned = _Runner(ipa_gnn, torch.device("cpu"), None, pointer=False, execution="auto", prune=0.0)
+    planned.may_prune = False
     short = full_programs.slice(0, 6)
     assert same_answers(evaluate(ipa_gnn, short), planned.run(short, "full", lambda _: None))
-
-
-@pytest.mark.parametrize("name", ["ggnn", "no-execute", "r-gat"])
-@pytest.mark.parametrize("batch_bytes", [ONE_AT_A_TIME, None])
-def test_static_steps_give_the_same_answers(name: str, batch_bytes: int | None) -> None:
-    """The way of a GPU for models that run over all nodes."""
-    model = build_model(name, hidden=4, seed=3).eval()
-    table = Sampler("full", Lengths.uniform((5, 10, 15)), seed=5).table(0, 24)
-    runner = _Runner(model, torch.device("cpu"), batch_bytes, pointer=True)
-    runner.static, runner.holds = True, "frontier"
-    found, usual = runner.run(table, "full", lambda _: None), evaluate(model, table, pointer=True)
-    assert same_answers(found, usual)
-    assert (found.pointer is None) == (usual.pointer is None)
-    if found.pointer is not None and usual.pointer is not None:
-        for field in dataclasses.fields(usual.pointer):
-            values = getattr(found.pointer, field.name), getattr(usual.pointer, field.name)
-            assert np.allclose(*values, atol=1e-5), field.name
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -270,3 +253,12 @@ def test_fifty_programs_of_each_length_take_less_than_a_minute() -> None:
     start = time.perf_counter()
     assert len(evaluate(model, build_test_set("full", 50), pointer=True)) == 450
     assert time.perf_counter() - start < 60
+
+
+def test_progress_is_that_of_the_work(ipa_gnn: ProgramModel) -> None:
+    short, long = (Sampler("full", Lengths.exact(n), seed=1).table(0, count) for n, count in ((2, 7), (30, 1)))
+    done: list[int] = []
+    evaluate(ipa_gnn, ProgramTable.concatenate([long, short]), batch_bytes=1, progress=done.append)
+    assert done == sorted(done)
+    assert done[6] < 4  # seven of eight programs, and a small part of the work
+    assert done[-1] == 8

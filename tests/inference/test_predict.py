@@ -92,7 +92,7 @@ def test_long_programs_are_pruned_and_hardly_change(model: ProgramModel) -> None
     with torch.inference_mode():
         exact = model(model.collate([program])).logits[0].double().softmax(0).numpy()
     assert np.abs(told.probabilities - exact).sum() < 0.02
-    assert loaded.for_size(EXACT_NODE_STEPS) is model
+    assert loaded.prune_for(EXACT_NODE_STEPS) == 0
 
 
 @pytest.mark.parametrize("name", ["ipa-gnn", "ggnn"])

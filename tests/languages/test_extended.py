@@ -35,7 +35,10 @@ from ipagnn.languages.arithmetic import (
 from ipagnn.languages.arithmetic._compiled.graph import static_steps
 from ipagnn.languages.arithmetic._compiled.hash import program_hash, program_hashes
 from ipagnn.languages.arithmetic._compiled.trace import trace_nodes
+from ipagnn.languages.arithmetic.card import FORMS, forms
+from ipagnn.languages.arithmetic.membership import outside_grammar
 from ipagnn.languages.arithmetic.targets import final_values
+from ipagnn.languages.arithmetic.vocabulary import variable_id
 
 LARGE = Grammar(modulus=10**12, initial_values=(0, 10**12 - 1), operands=(1, 10**6), factors=(0, 9))
 BY_DIGITS = replace(LARGE, modulus=10**18, initial_values=(0, 10**18 - 1), by_digits=True)
@@ -402,3 +405,46 @@ def test_a_dictionary_keeps_what_goes_past_the_paper() -> None:
 def test_bad_grammars_are_refused(edit: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Grammar(**edit)  # type: ignore[arg-type]
+
+
+# --- What people see of it.
+def test_a_grammar_can_draw_what_it_draws(grammar: Grammar) -> None:
+    for task in ("full", "partial"):
+        sampler = Sampler(task, Lengths.uniform((8, 25)), grammar, seed=10)  # type: ignore[arg-type]
+        assert [told for program in sampler.table(0, 150) for told in outside_grammar(program, grammar)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("v0 = 5\nv3 = 1\nv0 += 1", ["line 1: `v0 = 5`; trained on a first line `v3 = N`"]),
+        ("v3 = 5\nv8 = 12\nv3 += 1", ["line 2: v8 = 12; trained on 0 to 9"]),
+        ("v3 = 5\nv3 += 2\nv4 = 2", ["line 3: v4 is not set in the first lines; trained on variables that are"]),
+        ("v3 = 5\nv8 = 1\nv8 += 1", ["line 3: `v8 += 1`; trained on arithmetic with v0 to v6 only"]),
+        ("v3 = 5\nv4 = 1\nv3 *= v4", ["line 3: `v3 *= v4`; trained on products with v7 to v9, which hold digits"]),
+        ("v3 = 5\nv3 += v3", ["line 2: `v3 += v3`; trained on another variable on the right"]),
+        ("v3 = 5\nv3 *= 10", ["line 2: operand 10; trained on 0 to 9"]),
+        ("v3 = 5\nif v3 > 4:\n  pass", [
+            "line 2: `if v3 > 4`; trained on conditions of v0 to v9 % 10 and between two of them"]),
+        ("v3 = 5\nv12 = v3\nwhile v12 > 0:\n  v12 -= 1\n  pass", [
+            "line 3: `while v12 > 0`; trained on loops `vK = N`, `while vK > 0`, with K from 10 on"]),
+        ("v3 = 5\nv19 = 2\nwhile v19 > 0:\n  v19 -= 1\n  pass", ["line 3: v19 counts a loop; trained on v10 to v18"]),
+    ],
+)  # fmt: skip
+def test_what_lies_outside_is_named(source: str, expected: list[str]) -> None:
+    program = parse(source, grammar=ALL) if "v19" not in source else _with_v19(source)
+    assert outside_grammar(program, ALL) == expected
+
+
+def _with_v19(source: str) -> Program:
+    tokens = parse(source.replace("v19", "v18"), grammar=ALL).line_tokens.copy()
+    tokens[tokens == variable_id(18)] = variable_id(19)
+    return Program(tokens)
+
+
+def test_the_card_names_what_is_added() -> None:
+    assert forms() == FORMS
+    assert [form.text for form in forms(ALL)[len(FORMS) :]] == [
+        *("v9 = 4", "v0 = 123456789", "v0 += v1", "if v0 < v1:", "v0 *= 3"),
+    ]
+    assert len(forms(LARGE)) == len(FORMS) + 1

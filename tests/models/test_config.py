@@ -50,9 +50,6 @@ def test_a_configuration_survives_json() -> None:
         ({"grammar": {"modulos": 10}}, "Did you mean 'model.grammar.modulus'?"),
         ({"hidden": 0}, "hidden is 0; it must be at least 1"),
         ({"hidden": "many"}, "model.hidden is 'many'; it must be a whole number"),
-        ({"execution": "fast"}, "execution is 'fast'; it must be one of packed, dense"),
-        ({"prune": 1.5}, "prune is 1.5"),
-        ({"prune": float("nan")}, "prune is nan"),
         ({"heads": 2}, "'model.heads' is not a setting."),
         ({"name": "r-gat", "hidden": 10, "heads": 0}, "heads is 0; it must be at least 1"),
         ({"name": "r-gat", "hidden": 10, "heads": 3}, "heads is 3; it must divide hidden, 10"),
@@ -147,8 +144,8 @@ def test_a_grammar_brings_its_number_of_classes(short: ProgramTable) -> None:
 
 def test_the_grammars_moduli_decide_the_trace() -> None:
     program = parse("v0 = 9\nif v0 % 10 > 7:\n  v0 += 1")
-    taken = build_model("trace-rnn", hidden=4).collate([program]).rows
-    missed = build_model("trace-rnn", hidden=4, grammar=Grammar(condition_modulus=5)).collate([program]).rows
+    taken = build_model("trace-rnn", hidden=4).collate([program]).trace
+    missed = build_model("trace-rnn", hidden=4, grammar=Grammar(condition_modulus=5)).collate([program]).trace
     assert taken is not None
     assert missed is not None
     assert (len(taken), len(missed)) == (3, 2)
@@ -179,14 +176,15 @@ def test_a_taken_name_cannot_be_registered_again() -> None:
 
 
 def test_models_without_a_pointer_to_prune_say_so() -> None:
-    with pytest.raises(ValueError, match="'ggnn' cannot prune; set prune=0"):
-        build_model("ggnn", hidden=4, prune=1e-4)
+    model = build_model("ggnn", hidden=4).eval()
+    with pytest.raises(ValueError, match="'ggnn' cannot prune; call it with prune=0"):
+        model(model.collate([]), prune=1e-4)
 
 
 def test_with_config_shares_weights_and_keeps_their_type() -> None:
     model = build_model("ipa-gnn", hidden=4).double().eval()
-    twin = model.with_config(execution="dense")
-    assert twin.config.execution == "dense"
+    twin = model.with_config(budget=StepBudget(factor=2.0))
+    assert twin.config.budget.factor == 2.0
     assert not twin.training
     assert twin.cell.embedding.data_ptr() == model.cell.embedding.data_ptr()
     assert twin.cell.embedding.dtype == torch.float64
@@ -201,8 +199,6 @@ def test_a_model_can_leave_indentation_unread(name: str) -> None:
     blind = model.with_config(indent=False)
     batch = model.collate(table)
     batch.line_tokens[:, 0] = batch.node_tokens[batch.node_line >= 0, 0] = 1
-    if batch.rows is not None:
-        batch.rows.tokens[:, 0] = 1
     assert torch.equal(blind(blind.collate(table)).logits, model(batch).logits)
     assert not torch.equal(model(model.collate(table)).logits, model(batch).logits)
     assert blind.config.to_dict()["indent"] is False
@@ -215,7 +211,7 @@ def test_a_recurrent_model_can_have_the_decoder_of_the_release(name: str, tmp_pa
     batch = model.collate(table)
     logits = model(batch).logits
     assert logits.shape == (6, 1000)
-    torch.testing.assert_close(model.with_config(execution="dense")(batch).logits, logits)
+    torch.testing.assert_close(model(batch, execution="reference").logits, logits)
     logits.sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
     save_model(model, tmp_path / "model.safetensors")

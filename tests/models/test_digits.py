@@ -15,6 +15,8 @@ from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, MULTIPLY, OPERAT
 from ipagnn.models import EnvIPAGNN, StageProgress, load_model, save_model
 from ipagnn.nn.values.digits import Digits, places_of
 
+from ..conftest import reference
+
 EXACT = {"rtol": 1e-9, "atol": 1e-13}
 SMALL = Grammar(modulus=100, initial_values=(0, 99), counters=3)
 
@@ -36,7 +38,7 @@ def batch_of(model: EnvIPAGNN, count: int = 12, lengths: tuple[int, ...] = (2, 4
 @pytest.mark.parametrize("training", [True, False])
 def test_both_executions_agree(widths: tuple[int, ...], training: bool) -> None:
     packed = small(widths=widths, budget=StepBudget("static", cap=40)).train(training)
-    dense = packed.with_config(execution="dense")
+    dense = reference(packed)
     batch = batch_of(packed)
     found = [model(batch, record=("pointer", "likelihood")) for model in (packed, dense)]
     torch.testing.assert_close(found[0]["likelihood"], found[1]["likelihood"], **EXACT)

@@ -11,6 +11,8 @@ from ipagnn.models import EnvIPAGNN, ProgramModel, load_model, save_model
 from ipagnn.nn.values.base import Values
 from ipagnn.nn.values.classes import MAX_CLASSES, Classes
 
+from ..conftest import reference
+
 EXACT = {"rtol": 1e-9, "atol": 1e-13}
 GRAMMARS = {
     "few": Grammar(modulus=10, condition_modulus=5, initial_values=(0, 9), counters=2),
@@ -38,7 +40,7 @@ def gradients(model: ProgramModel, batch: Batch) -> dict[str, torch.Tensor]:
 def test_executions_agree(name: str, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     grammar = GRAMMARS[name]
     packed = small(grammar, budget=StepBudget("static", cap=40))
-    dense = packed.with_config(execution="dense")
+    dense = reference(packed)
     lengths = Lengths.uniform((2, 4, 7, 11, 16)[: 5 if task == "full" else 3])
     table = Sampler(task, lengths=lengths, grammar=grammar, seed=5).table(0, 25 if task == "full" else 6)  # type: ignore[arg-type]
     batch = packed.collate(table)
@@ -87,9 +89,12 @@ class ByHand:
         return belief
 
 
-@pytest.fixture(params=["packed", "dense"])
+@pytest.fixture(params=["auto", "reference"])
 def by_hand(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EnvIPAGNN:
-    model = small(GRAMMARS["few"], execution=request.param)
+    model = small(GRAMMARS["few"])
+    if request.param == "reference":
+        model = reference(model)
+        assert isinstance(model, EnvIPAGNN)
     hand = ByHand(model)
     for name in ("statement", "literal", "condition", "view"):
         monkeypatch.setattr(model.values, name, getattr(hand, name))

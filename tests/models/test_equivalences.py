@@ -10,9 +10,10 @@ from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic.grammar import Grammar, Lengths
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.sampler import Sampler
-from ipagnn.models import GGNN, IPAGNN, ProgramModel
-from ipagnn.nn.control import Neighbours
-from ipagnn.nn.execution import GatedUpdate
+from ipagnn.models import GGNN, ProgramModel
+from ipagnn.models.message_passing import MessagePassing
+from ipagnn.nn.control import InstructionPointer, Neighbours
+from ipagnn.nn.execution import GatedUpdate, RunStatement
 
 from ..conftest import Make
 
@@ -60,20 +61,21 @@ def right_decisions(batch: Batch, node_paths: list[list[int]]) -> list[Tensor]:
 def test_hard_ip_rnn_with_right_decisions_is_the_trace_rnn(
     make: Make, monkeypatch: pytest.MonkeyPatch, normalise: bool
 ) -> None:
-    hard = make("hard-ip-rnn", execution="dense", normalise=normalise)
+    hard = make("hard-ip-rnn", dense=True, normalise=normalise)
     oracle = shared(make("trace-rnn"), hard)
     drawn = Sampler(lengths=Lengths.uniform([10, 15]), seed=2).table(0, 80)
     batch = oracle.collate(drawn)
-    lengths = torch.bincount(batch.rows.program)  # type: ignore[union-attr]
+    lengths = batch.trace_offsets.diff()  # type: ignore[union-attr]
     table = drawn.take(torch.nonzero(lengths <= batch.steps).squeeze(1).numpy())
     batch = oracle.collate(table)
-    paths = [batch.rows.node[batch.rows.program == i].tolist() for i in range(len(batch))]  # type: ignore[union-attr]
+    offsets = batch.trace_offsets.tolist()  # type: ignore[union-attr]
+    paths = [batch.trace[first:end].tolist() for first, end in pairwise(offsets)]  # type: ignore[index]
     decisions = right_decisions(batch, [[*path, int(exit)] for path, exit in zip(paths, batch.exits, strict=True)])
     assert len(table) > 20
     assert any((b[:, 1] == 1).any() for b in decisions), "false branches are taken too"
     assert any(len(set(path)) < len(path) for path in paths), "loops go round"
     calls = iter(decisions)
-    monkeypatch.setattr("ipagnn.nn.control.branch_decisions", lambda logits, branches, hard: next(calls, decisions[-1]))
+    monkeypatch.setattr("ipagnn.ops.reference.branch_decisions", lambda logits, edges, hard: next(calls, decisions[-1]))
     logits = hard(batch).logits
     torch.testing.assert_close(logits, oracle(batch).logits, **(NORMALISED if normalise else EXACT))
 
@@ -93,14 +95,39 @@ def test_on_straight_lines_trace_rnn_line_rnn_and_ipa_gnn_are_one(make: Make) ->
             torch.testing.assert_close(logits, expected, **(NORMALISED if normalise else EXACT))
 
 
+class Table(MessagePassing):
+    """The column of the IPA-GNN in the paper's table, put together from its control and its execution."""
+
+    records = frozenset({"pointer", "branch", "states"})
+
+    def build(self, generator: torch.Generator) -> None:
+        super().build(generator)
+        self.control = InstructionPointer(self.config.hidden, generator, normalise=True, exit_keeps=True)
+        self.execution = RunStatement()
+
+
+def test_the_column_of_the_table_is_the_ipa_gnn_to_the_last_bit(make: Make, mixed: ProgramTable) -> None:
+    """And the IPA-GNN is `IPAGNNLayer`, so that the layer has the paper's numbers."""
+    ipa = make("ipa-gnn")
+    table = shared(Table(ipa.config).double(), ipa)
+    batch, record = ipa.collate(mixed), ("pointer", "branch", "states")
+    ours, theirs = ipa(batch, record=record, execution="reference"), table(batch, record=record)
+    assert torch.equal(ours.logits, theirs.logits)
+    for name in record:
+        assert torch.equal(ours[name].nan_to_num(-1), theirs[name].nan_to_num(-1)), name
+    ours.logits.square().sum().backward()
+    theirs.logits.square().sum().backward()
+    for one, other in zip(ipa.parameters(), table.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-12, atol=1e-14)
+
+
 def test_ipa_gnn_with_both_replacements_is_the_ggnn(make: Make, mixed: ProgramTable) -> None:
-    ipa, ggnn = make("ipa-gnn", execution="dense"), make("ggnn")
-    assert isinstance(ipa, IPAGNN)
+    ipa, ggnn = Table(make("ipa-gnn").config).double(), make("ggnn")
     assert isinstance(ggnn, GGNN)
     batch = ggnn.collate(mixed)
     expected = ggnn(batch).logits
     ipa.load_state_dict(ggnn.state_dict(), strict=False)
-    ipa.control = Neighbours("root")  # type: ignore[assignment]
+    ipa.control = Neighbours("root")
     ipa.execution = GatedUpdate(ipa.config.hidden, 4, torch.Generator()).double()
     assert not torch.allclose(ipa(batch).logits, expected)
     ipa.execution.load_state_dict(ggnn.execution.state_dict())
@@ -108,7 +135,8 @@ def test_ipa_gnn_with_both_replacements_is_the_ggnn(make: Make, mixed: ProgramTa
 
 
 def test_ablations_differ_from_the_ipa_gnn_by_one_column_each(make: Make) -> None:
-    ipa, ggnn, no_control, no_execute = (make(n) for n in ("ipa-gnn", "ggnn", "no-control", "no-execute"))
+    ipa = Table(make("ipa-gnn").config)
+    ggnn, no_control, no_execute = (make(n) for n in ("ggnn", "no-control", "no-execute"))
     for model, control, execution in ((no_control, ggnn, ipa), (no_execute, ipa, ggnn)):
         assert type(model.control) is type(control.control)
         assert type(model.execution) is type(execution.execution)

@@ -5,9 +5,9 @@ import torch
 
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import GGNN
-from ipagnn.models.message_passing import Edges
 from ipagnn.models.r_gat import RGAT
 from ipagnn.nn.execution import GatedUpdate
+from ipagnn.nn.message_passing import Edges
 
 from ..conftest import Make
 

@@ -26,7 +26,7 @@ def test_the_registry_holds_the_papers_eight_models() -> None:
 
 @pytest.mark.parametrize("name", ["ipa-gnn", "hard-ip-rnn", "no-execute"])
 def test_mass_sums_to_one_and_the_exit_absorbs(make: Make, mixed: ProgramTable, name: str) -> None:
-    model = make(name, execution="dense")
+    model = make(name, dense=True)
     batch = model.collate(mixed)
     pointer = model(batch, record=("pointer",))["pointer"]
     program = batch.node_program.long().expand_as(pointer)
@@ -117,7 +117,6 @@ def test_a_trace_holds_the_states_of_models_without_a_pointer(make: Make, short:
 def test_the_trace_rnns_pointer_is_the_trace(make: Make, short: ProgramTable) -> None:
     model = make("trace-rnn")
     batch = model.collate(short)
-    assert batch.rows is not None
     pointer = model(batch, record=("pointer",))["pointer"]
     assert pointer[-1].sum() == len(batch)
     assert set(pointer.unique().tolist()) == {0.0, 1.0}

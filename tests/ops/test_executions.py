@@ -5,6 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ipagnn import ops
 from ipagnn.data.collate import StepBudget
 from ipagnn.data.contract import check_batch
 from ipagnn.languages.arithmetic.grammar import Lengths
@@ -12,8 +13,9 @@ from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.sampler import Sampler
 from ipagnn.languages.arithmetic.text import parse
 from ipagnn.models import Output, ProgramModel
+from ipagnn.ops.pointer.rows import plan_rows, steps_of_rows
 
-from ..conftest import IP_CASES, IP_MODELS, Make
+from ..conftest import IP_CASES, IP_MODELS, Make, reference
 
 EXACT = {"rtol": 1e-9, "atol": 1e-12}
 
@@ -31,9 +33,9 @@ def gradients(model: ProgramModel, table: ProgramTable) -> tuple[Output, dict[st
 def test_dense_equals_packed(make: Make, mixed: ProgramTable, name: str, options: dict) -> None:
     packed = make(name, **options)
     if name == "trace-rnn":  # dense runs statement by statement: keep to traces of a bearable length
-        lengths = [int((packed.collate([p]).rows.program == 0).sum()) for p in mixed]  # type: ignore[union-attr]
+        lengths = [len(packed.collate([p]).trace) for p in mixed]  # type: ignore[arg-type]
         mixed = mixed.take([i for i, n in enumerate(lengths) if n <= 150])
-    dense = packed.with_config(execution="dense")
+    dense = reference(packed)
     ours, our_gradients = gradients(packed, mixed)
     theirs, their_gradients = gradients(dense, mixed)
     torch.testing.assert_close(ours.logits, theirs.logits, **EXACT)
@@ -47,16 +49,15 @@ def test_dense_equals_packed(make: Make, mixed: ProgramTable, name: str, options
 def test_dense_and_packed_tell_the_same_trace(make: Make, mixed: ProgramTable, name: str) -> None:
     packed = make(name)
     batch = packed.collate(mixed)
-    assert batch.rows is not None
+    rows = batch.graphs.plan(plan_rows)
     ours = packed(batch, record=("pointer", "branch", "states"))
-    theirs = packed.with_config(execution="dense")(batch, record=("pointer", "branch", "states"))
+    theirs = reference(packed)(batch, record=("pointer", "branch", "states"))
     assert ours["pointer"].shape == theirs["pointer"].shape == (batch.steps.max() + 1, len(batch.true))
     assert ours["branch"].shape == theirs["branch"].shape == (batch.steps.max(), len(batch.true))
     assert ours["states"].shape == theirs["states"].shape
 
-    steps = torch.tensor(batch.rows.step_offsets).diff()
     computed = torch.zeros_like(ours["pointer"], dtype=torch.bool)
-    computed[torch.repeat_interleave(torch.arange(len(steps)), steps), batch.rows.node] = True
+    computed[steps_of_rows(rows), rows.node.long()] = True
     computed[:, batch.exits] = True
     torch.testing.assert_close(ours["pointer"][computed], theirs["pointer"][computed], **EXACT)
     torch.testing.assert_close(ours["states"][computed], theirs["states"][computed], **EXACT)
@@ -87,9 +88,8 @@ def test_batch_equals_one_program_at_a_time(make: Make, mixed: ProgramTable, nam
 
 def test_packed_computes_at_most_a_fifth_of_the_dense_node_steps(make: Make) -> None:
     batch = make("ipa-gnn").collate(Sampler(seed=11).table(0, 2000))
-    assert batch.rows is not None
     dense = int((batch.node_offsets.diff() * batch.steps).sum())
-    packed = len(batch.rows)
+    packed = len(batch.graphs.plan(plan_rows))
     print(f"node-steps a program: {packed / 2000:.1f} packed, {dense / 2000:.1f} dense, {dense / packed:.1f} times")
     assert packed * 5 <= dense
 
@@ -104,7 +104,7 @@ def test_any_program_of_the_language(make: Make, sources: st.SearchStrategy[str]
     budget = StepBudget(factor=data.draw(st.sampled_from([0.1, 0.5, 1.0])))
     for name in ("ipa-gnn", "hard-ip-rnn"):
         packed = make(name, hidden=3, budget=budget)
-        dense = packed.with_config(execution="dense")
+        dense = reference(packed)
         torch.testing.assert_close(
             packed(packed.collate(programs)).logits, dense(dense.collate(programs)).logits, **EXACT
         )
@@ -118,15 +118,48 @@ def test_step_budgets_reach_the_model(make: Make, kind: str) -> None:
     batch, plain_batch = model.collate(table), plain.collate(table)
     assert not torch.equal(batch.steps, plain_batch.steps)
     logits = model(batch).logits
-    torch.testing.assert_close(logits, model.with_config(execution="dense")(batch).logits, **EXACT)
+    torch.testing.assert_close(logits, reference(model)(batch).logits, **EXACT)
     assert not torch.allclose(logits, plain(plain_batch).logits)
 
 
-def test_rows_of_the_wrong_kind_are_refused(make: Make, short: ProgramTable) -> None:
-    with pytest.raises(ValueError, match="kind 'lines'; this model needs rows of kind 'graph'"):
-        make("ipa-gnn")(make("line-rnn").collate(short))
-    with pytest.raises(ValueError, match="no rows"):
-        make("line-rnn")(make("ggnn").collate(short))
+def test_what_cannot_be_run_is_refused_in_a_sentence(make: Make, short: ProgramTable) -> None:
+    with pytest.raises(ValueError, match="has no true traces, which the Trace RNN reads"):
+        make("trace-rnn")(make("ipa-gnn").collate(short))
+    model = make("ipa-gnn")
+    batch = model.collate(short)
+    with pytest.raises(ValueError, match="'streaming' cannot run this: it has no gradients"):
+        model(batch, execution="streaming")
+    with pytest.raises(ValueError, match="'compiled' cannot run this: gradients do not flow"):
+        model(batch, execution="compiled", record=("pointer",))
+    with pytest.raises(ValueError, match="has one execution, the reference; 'rows'"):
+        make("ggnn")(batch, execution="rows")
+    with pytest.raises(ValueError, match=r"prune is 1.5"):
+        model(batch, prune=1.5)
+
+
+def test_the_choice_is_logged_once(make: Make, short: ProgramTable, caplog: pytest.LogCaptureFixture) -> None:
+    ops._note.cache_clear()
+    model = make("ipa-gnn")
+    with caplog.at_level("INFO", logger="ipagnn.ops"):
+        for _ in range(2):
+            model(model.collate(short))
+    (line,) = (record.message for record in caplog.records if "Execution" in record.message)
+    assert line == "Execution: compiled (not streaming, as it has no gradients)."
+
+
+@pytest.mark.parametrize("name", IP_MODELS)
+@pytest.mark.parametrize("execution", [each.name for each in ops.BACKENDS])
+def test_every_backend_computes_the_reference(make: Make, short: ProgramTable, name: str, execution: str) -> None:
+    model = make(name).eval()
+    batch = model.collate(short)
+    with torch.no_grad():
+        expected = model(batch, execution="reference").logits
+        prune = 1e-300 if execution == "pruned" else 0.0
+        if execution == "streaming" or (prune and not model.can_prune):
+            with pytest.raises(ValueError, match=r"weights are on cpu|cannot prune"):
+                model(batch, execution=execution, prune=prune)
+        else:
+            torch.testing.assert_close(model(batch, execution=execution, prune=prune).logits, expected, **EXACT)
 
 
 @pytest.mark.parametrize("name", ["ipa-gnn", "line-rnn", "ggnn", "r-gat"])

@@ -19,9 +19,8 @@ from ipagnn.data.contract import Batch
 from ipagnn.data.splits import training_sampler
 from ipagnn.models import build_model
 from ipagnn.models.base import ProgramModel
-from ipagnn.models.ipa_gnn import IPAGNN
+from ipagnn.models.ipa_gnn import IPAGNN, batch_labels
 from ipagnn.ops.pointer.hopper.source import BACKWARD, FORWARD, THREADS, UNITS, arguments, shared_memory, source
-from ipagnn.ops.pointer.packed import run_packed
 from ipagnn.ops.pointer.triton.buffers import Buffers, Weights
 from ipagnn.ops.pointer.triton.plan import Plan
 
@@ -78,7 +77,7 @@ class Emulated:
             self.weights.load(
                 cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2, branch[0], branch[1]
             )
-        self.plan = Plan.build(batch, groups=groups)
+        self.plan = Plan.build(*model.walked(batch), labels=labels_of(model, batch), groups=groups)  # type: ignore[operator]
         memory = torch.full((Buffers.bytes(self.weights, self.plan.capacity.rows),), 0xFF, dtype=torch.uint8)
         self.buffers = Buffers(self.weights, self.plan.capacity.rows, len(batch), memory)
         self.hard = isinstance(model, IPAGNN) and model.hard
@@ -148,19 +147,26 @@ def expected(model: ProgramModel, batch: Batch, d_final: Tensor) -> tuple[Tensor
     """The same by the packed execution in plain torch."""
     cell = model.cell
     branch = model.control.branch if isinstance(model, IPAGNN) else None
-    assert batch.rows is not None
-    normalise = isinstance(model, IPAGNN) and model.config.normalise
-    hard = isinstance(model, IPAGNN) and model.hard
-    packed = run_packed(cell, branch, batch.rows, len(batch), hard=hard, normalise=normalise)
-    final, loss = packed.final, (packed.final * d_final).sum()
-    if packed.trace_loss is not None:
-        loss = loss + TRACE_LOSS * packed.trace_loss.sum()
+    record = ("trace_loss",) if labels_of(model, batch) is not None else ()
+    finals: list[Tensor] = []
+    hook = model.output.register_forward_pre_hook(lambda _, inputs: finals.append(inputs[0]))
+    output = model(batch, record=record, execution="rows")
+    hook.remove()
+    (final,) = finals
+    loss = (final * d_final).sum()
+    if record:
+        loss = loss + TRACE_LOSS * output["trace_loss"].sum()
     loss.backward()
     found = {name: getattr(cell, name).grad for name in ("hidden_1", "input_2", "hidden_2", "bias_2")}
     found["bias_1"] = cell.bias_1.grad
     if branch is not None:
         found |= {"branch": branch.weight.grad, "branch_bias": branch.bias.grad}
     return final.detach(), found
+
+
+def labels_of(model: ProgramModel, batch: Batch) -> Tensor | None:
+    """Of the branches that the true traces take, where the model decides and the batch holds them."""
+    return batch.plan(batch_labels) if isinstance(model, IPAGNN) and batch.trace is not None else None
 
 
 def near(found: Tensor, wanted: Tensor, tolerance: float) -> bool:
@@ -186,7 +192,7 @@ def test_the_kernels_compute_what_plain_torch_does(
     built: Any, name: str, hidden: int, programs: int, clusters: int, groups: int, taken: bool
 ) -> None:
     model = build_model(name, hidden=hidden, seed=0)
-    batch = model.collate(training_sampler("full", 10, 1).table(0, programs), taken=taken)
+    batch = model.collate(training_sampler("full", 10, 1).table(0, programs), trace=taken)
     d_final = torch.randn(programs, 4 * hidden, generator=torch.Generator().manual_seed(0))
     wanted, gradients = expected(model, batch, d_final)
     emulated = Emulated(built, model, batch, clusters=clusters, groups=groups, seed=0)

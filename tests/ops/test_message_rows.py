@@ -10,13 +10,14 @@ from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import MODELS as ALL
 from ipagnn.models import ProgramModel
 from ipagnn.ops.messages._compiled.rows import EXIT, RECEIVES
-from ipagnn.ops.messages.rows import make_plan, run_rows
+from ipagnn.ops.messages.triton.make import make_plan
 from ipagnn.ops.messages.triton.plan import MessagePlan
 from ipagnn.ops.messages.triton.statement_plan import StatementPlan
 
 from ..conftest import Make
+from .message_twin import run_rows
 
-MODELS = ("ggnn", "no-execute", "no-control", "r-gat")
+MODELS = ("ggnn", "no-execute", "no-control")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def gradients(model: ProgramModel, logits: Tensor, target: Tensor) -> dict[str, 
     return {"logits": logits.detach(), **{n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}}
 
 
-OPTIONS = [{}, {"normalise": False}, {"heads": 3}, {"bidirectional": False}, {"budget": StepBudget(factor=0.4)}]
+OPTIONS = [{}, {"normalise": False}, {"bidirectional": False}, {"budget": StepBudget(factor=0.4)}]
 EXTRA = [
     *((name, {}) for name in MODELS),
     ("no-control", {"edge_types": True}),
@@ -50,7 +51,7 @@ def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: s
     model = make(name, **options)
     batch = model.collate(some)
     dense = gradients(model, model(batch).logits, batch.target)
-    rows = gradients(model, run_rows(model, make_plan(model, batch)), batch.target)
+    rows = gradients(model, run_rows(model, make_plan(model.messages, batch)), batch.target)
     assert dense.keys() == rows.keys()
     for key, value in dense.items():
         assert value.abs().max() > 1e-9
@@ -58,11 +59,11 @@ def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: s
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("ggnn", {}), ("no-execute", {}), ("no-execute", {"absorbing_exit": True}), ("r-gat", {})]
+    ("name", "options"), [("ggnn", {}), ("no-execute", {}), ("no-execute", {"absorbing_exit": True})]
 )
 def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str, options: dict) -> None:
     model = make(name, **options)
-    plan = make_plan(model, model.collate(some))
+    plan = make_plan(model.messages, model.collate(some))
     assert isinstance(plan, MessagePlan)
     slots, rows, steps = plan.capacity.slots, int(plan.offsets[-1]), plan.capacity.steps
     moving = rows - len(some) if options else rows  # exits that absorb stand apart
@@ -103,7 +104,7 @@ def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str, options: dic
 def test_a_plan_of_statements_is_sound(make: Make, some: ProgramTable, edge_types: bool, slots: int) -> None:
     model = make("no-control", edge_types=edge_types)
     batch = model.collate(some)
-    plan = make_plan(model, batch)
+    plan = make_plan(model.messages, batch)
     assert isinstance(plan, StatementPlan)
     assert plan.capacity.slots == slots
     rows, exits = int(plan.offsets[-1]), int(plan.exit_offsets[-1])
@@ -137,6 +138,6 @@ def test_batches_of_a_kind_share_a_capacity(make: Make) -> None:
     from ipagnn.data.splits import training_sampler
 
     sampler, model = training_sampler("full", 10, 0), make("ggnn")
-    plans = [make_plan(model, model.collate(sampler.table(512 * k, 512))) for k in range(6)]
+    plans = [make_plan(model.messages, model.collate(sampler.table(512 * k, 512))) for k in range(6)]
     assert len({plan.capacity for plan in plans}) <= 4
     assert len({len(plan.flat) for plan in plans}) <= 4

@@ -12,7 +12,8 @@ import torch
 from ipagnn.languages.arithmetic.grammar import Lengths
 from ipagnn.languages.arithmetic.sampler import Sampler
 from ipagnn.models import build_model
-from ipagnn.ops.messages.rows import make_plan
+from ipagnn.models.message_passing import MessagePassing
+from ipagnn.ops.messages.triton.make import make_plan
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
@@ -30,8 +31,6 @@ CASES = [
     ("no-control", {"bidirectional": False}),
     ("no-control", {"edge_types": True}),
     ("no-control", {"edge_types": True, "bidirectional": False, "normalise": False}),
-    ("r-gat", {}),
-    ("r-gat", {"heads": 2}),
 ]
 
 
@@ -48,9 +47,10 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_kernels_compute_the_dense_form(name: str, options: dict, device: torch.device) -> None:
+    from ipagnn.ops.messages.triton.gated import GatedLauncher
     from ipagnn.ops.messages.triton.launcher import execute
+    from ipagnn.ops.messages.triton.statements import StatementLauncher
     from ipagnn.ops.pointer.triton.buffers import Weights
-    from ipagnn.training.message_step import launcher_of
 
     model = build_model(name, hidden=20, **options)
     generator = torch.Generator().manual_seed(1)
@@ -62,16 +62,18 @@ def test_kernels_compute_the_dense_form(name: str, options: dict, device: torch.
                 parameter *= 4
     count = 3 if INTERPRETED else 200
     batch = model.collate(Sampler(lengths=Lengths.exact(8), seed=5).table(0, count))
-    kind = launcher_of(model)
-    assert kind is not None
-    made = make_plan(model, batch)
+    assert isinstance(model, MessagePassing)
+    how = model.messages
+    assert how is not None
+    kind = StatementLauncher if how.kind == "statements" else GatedLauncher
+    made = make_plan(how, batch)
     model = model.to(device)
     plan = type(made).empty(made.capacity, device)  # type: ignore[arg-type]
     plan.flat.copy_(made.flat)
     weights = Weights(20, torch.float32, device)
-    size = kind.bytes(model, weights, plan.capacity)
+    size = kind.bytes(weights, plan.capacity)
     memory = torch.full((size // 4,), torch.nan, device=device).view(torch.uint8)  # nothing may be read unwritten
-    logits = model.output(execute(kind(model, weights, plan, memory, exact=True)))
+    logits = model.output(execute(kind(how, weights, plan, memory, exact=True), model.message_weights()))
     direction = torch.randn(logits.shape, generator=generator).to(device)
     parameters = dict(model.named_parameters())
     ours = torch.autograd.grad((logits * direction).sum(), list(parameters.values()))

@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
@@ -12,18 +11,18 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ipagnn.data.collate import StepBudget
-from ipagnn.data.contract import Rows
 from ipagnn.languages.arithmetic.grammar import Lengths
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.sampler import Sampler
 from ipagnn.models import ProgramModel
+from ipagnn.ops.pointer.cpu import backend
 from ipagnn.ops.pointer.cpu import parts as packed_parts
 from ipagnn.ops.pointer.cpu.compiled_pass import CompiledPass
 from ipagnn.ops.pointer.cpu.math import product
-from ipagnn.ops.pointer.cpu.torch_pass import PackedPass
-from ipagnn.ops.pointer.packed import Packed, run_packed
+from ipagnn.ops.pointer.cpu.packed_pass import PackedPass
+from ipagnn.ops.pointer.rows import plan_rows
 
-from ..conftest import EXACT, HOWS, IP_CASES, Make, assert_same
+from ..conftest import EXACT, HOWS, IP_CASES, Make, assert_same, reference
 
 
 def gradients(model: ProgramModel, table: ProgramTable) -> dict[str, Tensor]:
@@ -42,10 +41,10 @@ def test_gradients_are_those_of_the_dense_form(
 ) -> None:
     model = make(name, **options)
     if name == "trace-rnn":  # dense runs statement by statement: keep to traces of a bearable length
-        some = some.take([i for i, program in enumerate(some) if len(model.collate([program]).rows or ()) <= 100])
+        some = some.take([i for i, program in enumerate(some) if len(model.collate([program]).trace) <= 100])
     ours = gradients(model, some)
     assert all(value.abs().max() > 1e-9 for value in ours.values())
-    assert_same(ours, gradients(model.with_config(execution="dense"), some), **EXACT)
+    assert_same(ours, gradients(reference(model), some), **EXACT)
 
 
 @pytest.mark.parametrize("how", HOWS, indirect=True)
@@ -55,12 +54,10 @@ def test_budgets_too_small_for_some_programs(
     make: Make, some: ProgramTable, name: str, factor: float, how: str
 ) -> None:
     model = make(name, budget=StepBudget(factor=factor))
-    rows = model.collate(some).rows
-    assert rows is not None
-    reached = len(rows.program.unique())
+    reached = len(model.collate(some).graphs.plan(plan_rows).graph.unique())
     assert reached < len(some)
     assert bool(reached) == (factor >= 0.1)
-    ours, theirs = gradients(model, some), gradients(model.with_config(execution="dense"), some)
+    ours, theirs = gradients(model, some), gradients(reference(model), some)
     if not reached:  # nothing was executed: the dense form has gradients of 0, the packed one none
         assert not any(value.any() for key, value in theirs.items() if key not in ours)
         theirs = {key: theirs[key] for key in ours}
@@ -111,46 +108,42 @@ def test_a_second_backward_pass_is_refused(make: Make, short: ProgramTable) -> N
         total.backward()
 
 
-def run(model: ProgramModel, table: ProgramTable, **options: Any) -> tuple[Packed, Rows]:
-    rows = model.collate(table).rows
-    assert rows is not None
-    return run_packed(model.cell, model.control.branch, rows, len(table), **options), rows  # type: ignore[union-attr, arg-type]
-
-
-@pytest.mark.parametrize("how", HOWS, indirect=True)
-def test_without_a_trace_nothing_is_kept_of_the_rows(
-    make: Make, some: ProgramTable, how: str, monkeypatch: pytest.MonkeyPatch
+def test_without_records_nothing_is_kept_of_the_rows(
+    make: Make, some: ProgramTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, sizes = make("ipa-gnn"), []
-    kept, rows = run(model, some)
-    original = PackedPass.forward
-    monkeypatch.setattr(PackedPass, "forward", lambda self: (sizes.append(self.memory.numel()), original(self)))
+    batch = model.collate(some)
+    rows = batch.graphs.plan(plan_rows)
     with torch.no_grad():
-        final, _ = run(model, some, keep=False)
-    assert (final.mass, final.shares, final.states, final.proposals) == (None,) * 4
-    torch.testing.assert_close(final.final, kept.final, **EXACT)
+        kept = model(batch, record=("pointer",), execution="compiled")
+        original = PackedPass.forward
+        monkeypatch.setattr(PackedPass, "forward", lambda self: (sizes.append(self.memory.numel()), original(self)))
+        alone = model(batch, execution="compiled")
+    torch.testing.assert_close(alone.logits, kept.logits, **EXACT)
     widest = max(b - a for a, b in pairwise(rows.step_offsets))
     assert widest * 10 < len(rows)
-    assert sum(sizes) <= 300 * model.config.hidden * widest  # 54 H numbers a row, of one step at a time in each part
-    assert kept.states is not None
-    assert len(kept.states) == len(rows)
+    assert 0 < sum(sizes) <= 300 * model.config.hidden * widest  # 54 H numbers a row, of one step at a time
 
 
 @pytest.mark.parametrize("how", ["parts"], indirect=True)
-def test_parts_tell_what_the_whole_tells(make: Make, some: ProgramTable, how: str) -> None:
+def test_parts_record_what_the_whole_records(make: Make, some: ProgramTable, how: str) -> None:
     model = make("hard-ip-rnn")
-    parts, _ = run(model, some, hard=True)
-    torch.set_num_threads(1)
-    whole, _ = run(model, some, hard=True)
-    for field in ("final", "mass", "shares", "states", "proposals"):
-        torch.testing.assert_close(getattr(parts, field), getattr(whole, field), **EXACT)
+    batch = model.collate(some)
+    record = ("pointer", "branch", "states")
+    with torch.no_grad():
+        parts = model(batch, record=record, execution="compiled")
+        torch.set_num_threads(1)
+        whole = model(batch, record=record, execution="compiled")
+    for name in record:
+        torch.testing.assert_close(parts[name], whole[name], **EXACT, equal_nan=True)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 100])
 def test_portions_share_the_rows_out(make: Make, some: ProgramTable, parts: int) -> None:
-    rows = make("ipa-gnn", budget=StepBudget(factor=0.4)).collate(some).rows
-    assert rows is not None
-    portions = packed_parts.split(rows, len(some), parts)
+    batch = make("ipa-gnn", budget=StepBudget(factor=0.4)).collate(some)
+    rows = batch.graphs.plan(plan_rows)
+    tokens = batch.node_tokens[rows.node]
+    portions = packed_parts.split(rows, tokens, None, len(some), parts)
     assert 1 <= len(portions) <= parts
     assert sum(portion.programs for portion in portions) == len(some)
     assert sum(portion.steps[-1] for portion in portions) == len(rows)
@@ -160,10 +153,10 @@ def test_portions_share_the_rows_out(make: Make, some: ProgramTable, parts: int)
         assert all(a < b for a, b in pairwise(portion.steps))
         if portion.rows is None:
             continue
-        assert torch.equal(portion.tokens, rows.tokens[portion.rows])
+        assert torch.equal(portion.tokens, tokens[portion.rows])
         back = torch.cat([portion.rows, len(rows) + first + torch.arange(portion.programs), torch.tensor([-1])])
-        assert torch.equal(back[portion.true], rows.true[portion.rows].long())
-        assert torch.equal(back[portion.false], rows.false[portion.rows].long())
+        assert torch.equal(back[portion.true], rows.target[portion.rows, 0].long())
+        assert torch.equal(back[portion.false], rows.target[portion.rows, 1].long())
         first += portion.programs
 
 
@@ -176,7 +169,7 @@ def test_threads_of_parts_have_no_threads_of_their_own(how: str) -> None:
         return threading.get_ident(), torch.get_num_threads()
 
     for _ in range(2):
-        told = packed_parts.at_once(threads_of_torch, range(3), on_cpu=True)
+        told = packed_parts.run_parallel(threads_of_torch, range(3))
         assert threading.get_ident() not in {name for name, _ in told}
         assert {count for _, count in told} == {1}
         assert torch.get_num_threads() == 3
@@ -187,12 +180,12 @@ def test_threads_of_parts_have_no_threads_of_their_own(how: str) -> None:
 @pytest.mark.parametrize("how", ["parts"], indirect=True)
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of a fork beside threads, which is the point
 def test_a_forked_process_begins_threads_of_its_own(how: str) -> None:
-    packed_parts.at_once(lambda item: item, range(3), on_cpu=True)
+    packed_parts.run_parallel(lambda item: item, range(3))
     torch.zeros(400, 400).exp_()
     child = os.fork()
     if child == 0:
         signal.alarm(20)
-        told = packed_parts.at_once(lambda item: item + 1, range(3), on_cpu=True)
+        told = packed_parts.run_parallel(lambda item: item + 1, range(3))
         os._exit(0 if told == [1, 2, 3] else 1)
     assert os.waitpid(child, 0)[1] == 0
 
@@ -209,8 +202,7 @@ def test_plain_torch_runs_where_it_brings_no_product(
 ) -> None:
     model = make("ipa-gnn")
     ours = gradients(model, short)
-    monkeypatch.setattr(packed_parts, "product", lambda _: None)
-    monkeypatch.setattr(packed_parts, "CompiledPass", None)
+    monkeypatch.setattr(backend, "product", lambda _: None)
     assert_same(ours, gradients(model, short), **EXACT)
 
 
@@ -226,14 +218,13 @@ def test_compiled_code_in_float32_is_torch_to_rounding(
 ) -> None:
     model = make(name, hidden=40).float()
     ours = gradients(model, short)
-    monkeypatch.setattr(packed_parts, "CompiledPass", PackedPass)
+    monkeypatch.setattr(backend, "product", lambda _: None)
     theirs = gradients(model, short)
     for key, value in ours.items():
         assert (value - theirs[key]).norm() < 5e-6 * theirs[key].norm(), key
 
 
-@pytest.mark.parametrize("how", HOWS, indirect=True)
-def test_products_in_bf16(make: Make, short: ProgramTable, how: str) -> None:
+def test_products_in_bf16(make: Make, short: ProgramTable) -> None:
     model = make("ipa-gnn", hidden=40).float()
     full = gradients(model, short)
     with torch.autocast("cpu", dtype=torch.bfloat16):

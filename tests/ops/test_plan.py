@@ -7,6 +7,7 @@ import pytest
 
 from ipagnn.data.splits import training_sampler
 from ipagnn.models import build_model
+from ipagnn.ops.pointer.rows import plan_rows
 from ipagnn.ops.pointer.triton.plan import ROW_CHUNK, Plan
 
 
@@ -14,12 +15,12 @@ def values(programs: int, groups: int) -> tuple[np.ndarray, Plan]:
     """A number for each program that depends on all its rows and edges, computed as a kernel would."""
     table = training_sampler("full", 10, 3).table(0, programs)
     batch = build_model("ipa-gnn", hidden=8).collate(table)
-    plan = Plan.build(batch, groups=groups)
+    plan = Plan.build(batch.graphs, batch.node_tokens, groups=groups)
     offsets, first, codes = plan.offsets.numpy(), plan.arrival_offsets.numpy(), plan.arrivals.numpy()
     tokens, branches = plan.tokens.numpy(), plan.branches.numpy()
     sides = plan.true.numpy(), plan.false.numpy()
     rows = offsets[-1, -1]
-    assert rows == len(batch.rows)
+    assert rows == len(batch.graphs.plan(plan_rows))
     state, mass = np.zeros(rows), np.zeros(rows)
 
     def arriving(destination: int) -> tuple[float, float]:

@@ -11,21 +11,18 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.collate import StepBudget, collate
-from ipagnn.data.contract import Batch, check_batch
 from ipagnn.languages.arithmetic import parse
 from ipagnn.languages.arithmetic.program import ProgramTable
-from ipagnn.models import MODELS, ProgramModel
+from ipagnn.models import ProgramModel
 from ipagnn.models.ipa_gnn import IPAGNN
+from ipagnn.models.line_rnn import LineRNN
 from ipagnn.models.sequence import SequenceModel
-from ipagnn.models.static import collate_static, run_static, runs_static
-from ipagnn.models.static_dense import run_all_nodes
 from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
-from ipagnn.ops.pointer.streaming.plan import FAR, PointerPlan, SequencePlan, by_steps, first_programs, steps_to_exit
+from ipagnn.ops.pointer.streaming.plan import FAR, PointerPlan, plan_pointer, plan_sequences, steps_to_exit
 
 from ..conftest import IP_CASES, Make
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
-ALL_NODES = sorted(set(MODELS) - {"trace-rnn", "line-rnn"})
 
 LOOP = parse("v0 = 7\nwhile v0 % 10 > 3:\n  v0 -= 1")  # nodes 0, 1, 2 and the exit 3; T = 1 + 1 + 1 + 2 + 2
 LINE = parse("v0 = 7")  # node 0 and the exit 1; T = 2
@@ -35,7 +32,7 @@ def test_the_plan_of_a_loop_by_hand() -> None:
     """The loop is longer, so that its nodes come first: 0..3, then 4 and 5 for the single line."""
     batch = collate([LINE, LOOP])
     assert batch.steps.tolist() == [2, 7]
-    plan = PointerPlan.of(batch)
+    plan = plan_pointer(batch.graphs)
     assert plan.steps == 7
     assert plan.origin.tolist() == [2, 3, 4, 5, 0, 1]
     assert plan.owner.tolist() == [1, 1, 1, 1, 0, 0]
@@ -51,45 +48,30 @@ def test_the_plan_of_a_loop_by_hand() -> None:
 
 
 def test_programs_that_cannot_end_in_time_do_not_begin() -> None:
-    plan = PointerPlan.of(collate([LOOP, LINE], budget=StepBudget(factor=0.1)))
+    plan = plan_pointer(collate([LOOP, LINE], budget=StepBudget(factor=0.1)).graphs)
     assert plan.steps == 1
     assert plan.starts.tolist() == [4]  # the loop needs two steps
 
 
 def test_steps_to_exit_by_hand() -> None:
-    assert steps_to_exit(collate([LOOP, LINE])).tolist() == [2, 1, 2, 0, 1, 0]
+    assert steps_to_exit(collate([LOOP, LINE]).graphs).tolist() == [2, 1, 2, 0, 1, 0]
     forever = collate([parse("v0 = 1\nwhile v0 > 0:\n  v0 += 1\n  continue\n  v0 = 0\nv0 = 2")])
-    assert (steps_to_exit(forever) < FAR).all(), "the loop may end, as far as the graph can tell"
+    assert (steps_to_exit(forever.graphs) < FAR).all(), "the loop may end, as far as the graph can tell"
 
 
 def test_sequences_by_hand() -> None:
     """Lines of three programs, of 1, 3 and 1 lines: the second comes first, the others in order."""
-    batch = collate([LINE, LOOP, LINE], "lines")
-    assert batch.rows is not None
-    plan = SequencePlan.of(batch.rows, 3)
+    batch = collate([LINE, LOOP, LINE])
+    sequences = LineRNN.sequences(batch)
+    plan = plan_sequences(sequences.graphs)
     assert plan.rank.tolist() == [1, 0, 2]
     assert plan.starts.tolist() == [0, 3, 4]
     assert plan.counts.tolist() == [3, 1, 1]
     lines = batch.line_tokens
-    assert torch.equal(plan.tokens, torch.stack([lines[1], lines[0], lines[4], lines[2], lines[3]]))
+    assert torch.equal(sequences.tokens[plan.node], torch.stack([lines[1], lines[0], lines[4], lines[2], lines[3]]))
 
 
-def test_ordering_programs_keeps_their_graphs(mixed: ProgramTable) -> None:
-    batch = collate(mixed)
-    ordered, order, origin = by_steps(batch)
-    check_batch(ordered)
-    assert (ordered.steps.diff() <= 0).all()
-    assert torch.equal(origin.sort().values, torch.arange(len(batch.true)))
-    assert torch.equal(ordered.steps, batch.steps[order])
-    assert torch.equal(origin[ordered.true], batch.true[origin].long())
-    assert torch.equal(origin[ordered.false], batch.false[origin].long())
-    assert torch.equal(order[ordered.node_program], batch.node_program[origin].long())
-    assert torch.equal(origin[ordered.exits], batch.exits[order].long())
-    for count in (1, 4, len(batch)):
-        check_batch(first_programs(ordered, count))
-
-
-def follow(model: IPAGNN, plan: PointerPlan, programs: int) -> Tensor:
+def follow(model: IPAGNN, plan: PointerPlan, tokens: Tensor, programs: int) -> Tensor:
     """What the kernels do with a plan, in plain torch and over all nodes: the final states."""
     nodes = len(plan.origin)
     target = torch.repeat_interleave(plan.edge_offsets.diff().long())
@@ -99,7 +81,7 @@ def follow(model: IPAGNN, plan: PointerPlan, programs: int) -> Tensor:
     mass = state[:, 0].index_fill(0, plan.starts, 1.0)
     final, final_mass = model.cell.zero_state(programs), state.new_zeros(programs)
     for t in range(1, plan.steps + 1):
-        a = model.cell(state, plan.tokens)
+        a = model.cell(state, tokens)
         shares = branch_decisions(model.control.branch(a), two_edges(plan.decides != 0), hard=model.hard)
         takes_part = (t <= plan.last) & (torch.arange(nodes) < plan.nodes_at[t])
         weight = torch.where(takes_part[target], mass[source] * shares[source, branch], 0.0)
@@ -118,11 +100,12 @@ def follow(model: IPAGNN, plan: PointerPlan, programs: int) -> Tensor:
 def test_the_plan_leads_to_the_dense_answer(
     make: Make, mixed: ProgramTable, name: str, normalise: bool, factor: float
 ) -> None:
-    model = make(name, normalise=normalise, execution="dense", budget=StepBudget(factor=factor)).eval()
+    model = make(name, normalise=normalise, dense=True, budget=StepBudget(factor=factor)).eval()
     assert isinstance(model, IPAGNN)
-    batch = collate_static(model, mixed)
+    batch = model.collate(mixed)
+    plan = plan_pointer(batch.graphs)
     with torch.inference_mode():
-        found = model.output(follow(model, PointerPlan.of(batch), len(batch)))
+        found = model.output(follow(model, plan, batch.node_tokens[plan.origin], len(batch)))
         torch.testing.assert_close(found, model(batch).logits, **EXACT)
 
 
@@ -130,50 +113,28 @@ def test_the_plan_leads_to_the_dense_answer(
 def test_sequences_lead_to_the_packed_answer(make: Make, mixed: ProgramTable, name: str) -> None:
     model = make(name).eval()
     assert isinstance(model, SequenceModel)
-    batch = collate_static(model, mixed)
-    assert batch.rows is not None
-    plan = SequencePlan.of(batch.rows, len(batch))
+    batch = model.collate(mixed)
+    graphs, tokens = model.walked(batch)
+    plan = plan_sequences(graphs)
     with torch.inference_mode():
         state = model.cell.zero_state(len(batch))
         for start, count in zip(plan.starts.tolist(), plan.counts.tolist(), strict=True):
-            state[:count] = model.cell(state[:count], plan.tokens[start : start + count])
+            state[:count] = model.cell(state[:count], tokens[plan.node[start : start + count]])
         torch.testing.assert_close(model.output(state[plan.rank]), model(batch).logits, **EXACT)
-
-
-@pytest.mark.parametrize("name", ALL_NODES)
-def test_all_nodes_without_the_host_are_the_dense_form(make: Make, mixed: ProgramTable, name: str) -> None:
-    model = make(name, execution="dense").eval()
-    batch = collate_static(model, mixed)
-    with torch.inference_mode():
-        record = model.records & {"pointer", "branch"}
-        expected, found = model(batch, record=record), run_all_nodes(model, batch, record=record)
-    torch.testing.assert_close(found.logits, expected.logits, **EXACT)
-    assert found.recorded.keys() == expected.recorded.keys() == record
-    if record:
-        torch.testing.assert_close(found["pointer"], expected["pointer"], **EXACT)
-        torch.testing.assert_close(found["branch"], expected["branch"], **EXACT, equal_nan=True)
-
-
-def test_empty_batches_have_no_answers(make: Make, short: ProgramTable) -> None:
-    model = make("ggnn").eval()
-    assert run_all_nodes(model, collate_static(model, short.slice(0, 0))).logits.shape == (0, 1000)
-
-
-def test_sequences_do_not_run_over_nodes(make: Make, short: ProgramTable) -> None:
-    model = make("line-rnn").eval()
-    with pytest.raises(ValueError, match="'line-rnn' does not run over all nodes"):
-        run_all_nodes(model, collate_static(model, short))
-
-
-def test_without_a_gpu_models_run_as_they_always_did(make: Make) -> None:
-    assert not any(runs_static(make(name).float()) for name in MODELS)
 
 
 KERNELS = """
 import json, sys, torch
+from ipagnn import ops
 from ipagnn.models import build_model
-from ipagnn.models.static import collate_static, run_static
 from ipagnn.languages.arithmetic import Lengths, Sampler
+from ipagnn.ops.pointer.streaming import backend
+from ipagnn.ops.pointer.streaming.launcher import run_streaming
+backend.missing = lambda weight: None  # on a CPU, in the interpreter
+ops.BACKENDS = tuple(
+    ops.Backend(x.name, x.refuses, lambda call: run_streaming(call, "fp32")) if x.name == "streaming" else x
+    for x in ops.BACKENDS
+)
 name, options = sys.argv[1], json.loads(sys.argv[2])
 model = build_model(name, hidden=8, **options, seed=3).eval()
 for key, parameter in model.named_parameters():
@@ -182,17 +143,17 @@ table = Sampler("full", Lengths.uniform((3, 7)), seed=5).table(0, 3)
 batch = model.collate(table)
 with torch.inference_mode():
     record = model.records & {"pointer", "branch"}
-    expected, found = model(batch, record=record), run_static(model, batch, record=record, precision="fp32")
+    expected = model(batch, record=record, execution="rows")
+    found = model(batch, record=record, execution="streaming")
     torch.testing.assert_close(found.logits, expected.logits, rtol=1e-4, atol=1e-6)
-    if record:
+    if record and name != "trace-rnn":
         torch.testing.assert_close(found["pointer"], expected["pointer"], rtol=1e-4, atol=1e-6)
         told = ~found["branch"].isnan()
         assert not (expected["pointer"][:-1][~told & ~expected["branch"].isnan()] > 0).any()
         torch.testing.assert_close(found["branch"][told], expected["branch"][told], rtol=1e-4, atol=1e-6)
     if model.can_prune and not options:
-        pruning = model.with_config(prune=0.3).eval()
-        expected = pruning(batch, record=["dropped"])
-        found = run_static(pruning, batch, record=["dropped"], precision="fp32")
+        expected = model(batch, record=["dropped"], prune=0.3, execution="pruned")
+        found = model(batch, record=["dropped"], prune=0.3, execution="streaming")
         assert expected["dropped"].max() > 0.3 or model.hard
         torch.testing.assert_close(found.logits, expected.logits, rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(found["dropped"], expected["dropped"], rtol=1e-4, atol=1e-6)
@@ -214,32 +175,20 @@ def test_kernels_agree_with_packed_rows(name: str, options: dict) -> None:
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
-def on_gpu(model: ProgramModel, table: ProgramTable, **options: object) -> tuple[Tensor, Tensor]:
+def on_gpu(model: ProgramModel, table: ProgramTable, execution: str) -> tuple[Tensor, Tensor]:
     """Logits in float64 on the CPU, and in float32 on the GPU."""
     with torch.inference_mode():
         expected = model(model.collate(table)).logits
         model = model.float().cuda()
-        assert runs_static(model)
-        batch: Batch = collate_static(model, table).to("cuda")
-        return expected, run_static(model, batch, **options).logits.cpu().double()  # type: ignore[arg-type]
+        return expected, model(model.collate(table).to("cuda"), execution=execution).logits.cpu().double()
 
 
 @gpu
-@pytest.mark.parametrize("precision", ["fp32", "tf32x3"])
+@pytest.mark.parametrize("execution", ["auto", "streaming", "rows", "reference"])
 @pytest.mark.parametrize(("name", "options"), IP_CASES)
 def test_captured_steps_agree_with_float64(
-    make: Make, mixed: ProgramTable, name: str, options: dict, precision: str
+    make: Make, mixed: ProgramTable, name: str, options: dict, execution: str
 ) -> None:
     model = make(name, hidden=40, **options).eval()
-    expected, found = on_gpu(model, mixed, precision=precision)
+    expected, found = on_gpu(model, mixed, execution)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
-
-
-@gpu
-@pytest.mark.parametrize("name", ALL_NODES)
-def test_captured_steps_over_all_nodes_agree_with_float64(make: Make, mixed: ProgramTable, name: str) -> None:
-    """R-GAT makes a thousand times as much of rounding in 100 steps: dense in float32 on a CPU its logits are off by
-    4e-4 (those of the others by 2e-7), and so they are in float64 with weights that differ by 1e-7.
-    """
-    expected, found = on_gpu(make(name, hidden=40, execution="dense").eval(), mixed)
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3 if name == "r-gat" else 1e-4)

@@ -13,9 +13,10 @@ from ipagnn.languages.arithmetic.interpreter import trace, trace_length
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.text import parse
 from ipagnn.models import ProgramModel
-from ipagnn.ops.pointer.packed import run_packed
+from ipagnn.models.ipa_gnn import batch_labels
+from ipagnn.ops.pointer.rows import plan_rows
 
-from ..conftest import EXACT, HOWS, Make, assert_same
+from ..conftest import EXACT, HOWS, Make, assert_same, reference
 
 
 def trace_losses(dense: ProgramModel, table: ProgramTable) -> tuple[Tensor, Tensor]:
@@ -49,9 +50,9 @@ def test_the_loss_of_decisions_along_the_trace(
 ) -> None:
     some = some.take([i for i, program in enumerate(some) if trace_length(program) <= 100])
     model = make("ipa-gnn", budget=budget, normalise=normalise)
-    batch = model.collate(some, taken=True)
+    batch = model.collate(some, trace=True)
     output = model(batch, record=("trace_loss",))
-    dense = model.with_config(execution="dense")
+    dense = reference(model)
     value_loss, trace_loss = trace_losses(dense, some)
     torch.testing.assert_close(output["trace_loss"], trace_loss, **EXACT)
     assert (trace_loss > 0.5).sum() > len(some) / 3
@@ -64,30 +65,26 @@ def test_the_loss_of_decisions_along_the_trace(
 
 def test_batches_tell_the_branches_of_traces_when_asked(make: Make, short: ProgramTable) -> None:
     model = make("ipa-gnn")
-    with pytest.raises(ValueError, match="no branch labels"):
+    with pytest.raises(ValueError, match="no true traces"):
         model(model.collate(short), record=("trace_loss",))
     loop = parse("v0 = 1\nv1 = 2\nwhile v1 > 0:\n  v1 -= 1\n  v0 += 3\nv0 *= 2")
-    rows = make("ipa-gnn", budget=StepBudget("trace")).collate([loop], taken=True).rows
-    assert rows is not None
-    assert rows.taken is not None
-    passed = {(int(rows.node[row]), int(side)) for row, side in enumerate(rows.taken) if side >= 0}
+    batch = make("ipa-gnn", budget=StepBudget("trace")).collate([loop], trace=True)
+    rows, labels = batch.graphs.plan(plan_rows), batch.plan(batch_labels)
+    passed = {(int(rows.node[row]), int(side)) for row, side in enumerate(labels) if side >= 0}
     assert passed == {(2, 0), (2, 1)}  # into the loop, and past it
-    assert (rows.taken == 0).sum() == 2
-    assert (rows.taken == 1).sum() == 1
+    assert (labels == 0).sum() == 2
+    assert (labels == 1).sum() == 1
     with pytest.raises(ValueError, match="masked line"):
-        model.collate([parse("v0 = 1\n[MASK]")], taken=True)
+        model.collate([parse("v0 = 1\n[MASK]")], trace=True)
 
 
-def test_hard_decisions_are_judged_by_their_probabilities(make: Make, short: ProgramTable) -> None:
-    model = make("hard-ip-rnn", budget=StepBudget("trace"))
-    batch = model.collate(short, taken=True)
-    rows = batch.rows
-    assert rows is not None
-    assert rows.taken is not None
-    packed = run_packed(model.cell, model.control.branch, rows, len(batch), hard=True)
-    assert packed.proposals is not None
-    logarithms = model.control.branch(packed.proposals).log_softmax(dim=1)
-    passed = rows.taken >= 0
-    judged = -logarithms[passed, rows.taken[passed].long()]
-    wanted = torch.zeros(len(batch), dtype=torch.float64).index_add(0, rows.program[passed], judged)
-    torch.testing.assert_close(model(batch, record=("trace_loss",))["trace_loss"], wanted, **EXACT)
+@pytest.mark.parametrize("name", ["ipa-gnn", "hard-ip-rnn"])
+def test_every_execution_has_the_loss(make: Make, short: ProgramTable, name: str) -> None:
+    model = make(name)
+    batch = model.collate(short, trace=True)
+    record = ("trace_loss",)
+    found = [model(batch, record=record, execution=how)["trace_loss"] for how in ("compiled", "rows", "reference")]
+    gradients = [torch.autograd.grad(loss.sum(), model.cell.hidden_1)[0] for loss in found]
+    for loss, gradient in zip(found[1:], gradients[1:], strict=True):
+        torch.testing.assert_close(loss, found[0], **EXACT)
+        torch.testing.assert_close(gradient, gradients[0], **EXACT)

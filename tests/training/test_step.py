@@ -62,7 +62,7 @@ def test_a_step_taught_by_traces_adds_their_loss() -> None:
     config = preset("smoke", "ipa-gnn").replace(trace_loss=0.5)
     table = make_source(config, None).table(0, 32)
     model = build_model(config.model, seed=3)
-    output = model(model.collate(table, taken=True), record=("trace_loss",))
+    output = model(model.collate(table, trace=True), record=("trace_loss",))
     value_loss = cross_entropy(output.logits, torch.from_numpy(table.target).long())
     (value_loss + 0.5 * output["trace_loss"].mean()).backward()
     norm = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm()

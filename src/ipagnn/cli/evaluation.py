@@ -273,11 +273,11 @@ def _on_test_set(
 ) -> "Summary":
     from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
 
-    model = weights.load(**changes)
+    model, options = _load(weights, changes)
     wanted = build_test_recipe(_task_of(weights, task), _lengths(lengths), count, seed, model.config.grammar)
     with progress(f"Evaluating {weights.name}", "programs", wanted.count) as advance:
         summary = evaluate_on_test_set(
-            model, wanted, device=_device(device), pointer=pointer, tables=_tables(changes), progress=advance
+            model, wanted, device=_device(device), pointer=pointer, progress=advance, **options
         )
     return {"weights": weights.name} | summary
 
@@ -306,24 +306,29 @@ def _on_programs(
     from ipagnn.evaluation import evaluate as run
     from ipagnn.evaluation import summarise
 
-    model = weights.load(**changes)
+    model, options = _load(weights, changes)
     file = ProgramFile(path, task, model.config.grammar, model.config.budget, skip_invalid=skip_invalid)
     with progress(f"Evaluating {weights.name}", "programs", len(file)) as advance:
-        evaluation = run(
-            model, file, device=_device(device), pointer=pointer, tables=_tables(changes), progress=advance
-        )
+        evaluation = run(model, file, device=_device(device), pointer=pointer, progress=advance, **options)
     used = {"name": str(path), "task": file.task, "count": file.count, "skipped": file.skipped}
     return {"weights": weights.name} | summarise(evaluation) | {"set": used | {"first_skipped": file.first_skipped}}
 
 
 def _changes(prune: float | None, budget: str | None) -> dict[str, Any]:
-    """What is to differ from the models' own configuration."""
+    """How steps are to be taken otherwise than the models would."""
     from ipagnn.data import StepBudget
 
     changes: dict[str, Any] = {} if prune is None else {"prune": prune}
     if budget is not None:
         changes["budget"] = StepBudget.of(budget)
     return changes
+
+
+def _load(weights: "ModelFile", changes: dict[str, Any]) -> "tuple[ProgramModel, dict[str, Any]]":
+    """A model with its step budget changed, and what to evaluate it with."""
+    asked = dict(changes)
+    prune = asked.pop("prune", 0.0)
+    return weights.load(**asked), {"prune": prune, "tables": _tables(changes)}
 
 
 def _tables(changes: dict[str, Any]) -> bool | None:

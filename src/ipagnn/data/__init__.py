@@ -1,7 +1,7 @@
 """From programs to what models read: batches, splits, shards, streams."""
 
 from ipagnn.data.collate import PAPER_BUDGET, StepBudget, collate
-from ipagnn.data.contract import BATCH_FIELDS, ROW_FIELDS, Batch, Field, RowKind, Rows, check_batch
+from ipagnn.data.contract import BATCH_FIELDS, Batch, Field, check_batch
 from ipagnn.data.generate import generate
 from ipagnn.data.shards import DataSet, DataSetError, Manifest, Shard, read_shards
 from ipagnn.data.splits import (
@@ -23,7 +23,6 @@ from ipagnn.data.torch_data import Collator, ProgramDataset, ProgramStream
 __all__ = [
     "BATCH_FIELDS",
     "PAPER_BUDGET",
-    "ROW_FIELDS",
     "TEST_LENGTHS",
     "TEST_SEED",
     "TRAINING_LENGTH",
@@ -38,8 +37,6 @@ __all__ = [
     "ProgramDataset",
     "ProgramStream",
     "Recipe",
-    "RowKind",
-    "Rows",
     "Shard",
     "Source",
     "Split",

@@ -1,21 +1,15 @@
 """From programs to the batch that models read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from ipagnn.data._compiled.collate import (
-    build_arrivals,
-    build_chain_rows,
-    build_graph_rows,
-    build_graphs,
-    follow_traces,
-)
-from ipagnn.data.contract import Batch, RowKind, Rows
+from ipagnn.data._compiled.collate import build_graphs
+from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic._compiled.trace import trace_all
 from ipagnn.languages.arithmetic.checks import check_targets
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
@@ -86,26 +80,24 @@ PAPER_BUDGET = StepBudget()
 
 def collate(
     programs: ProgramTable | Sequence[Program],
-    rows: RowKind | None = None,
     budget: StepBudget = PAPER_BUDGET,
     *,
     modulus: int = 1000,
     condition_modulus: int = 10,
     trace_limit: int = TRACE_LIMIT,
     indent: bool = True,
-    taken: bool = False,
+    trace: bool = False,
 ) -> Batch:
     """Build the batch of `programs`.
 
     Args:
         programs: A table, or any sequence of programs (whose targets are then unknown).
-        rows: The rows to prepare for packed execution: `graph`, `trace` (complete programs only), `lines`, or None.
         budget: How many steps the models may take.
         modulus, condition_modulus: Of the grammar; they decide the true trace and nothing else.
         trace_limit: Longer traces are cut off here (of the paper's test programs, about 1 in 200 at length 100).
         indent: Whether statements say how far they are indented; if not, all read as those of the first level. The
             graphs are the same.
-        taken: Whether rows of the kind `graph` tell which branch the true trace takes (complete programs only).
+        trace: Follow the true traces (complete programs only).
 
     Returns:
         The batch, on the CPU.
@@ -117,27 +109,9 @@ def collate(
     if not indent:
         line_tokens[:, 0] = NUMBER
         tokens[line >= 0, 0] = NUMBER
-    if rows is None:
-        packed = None
-    elif rows == "graph":
-        starts, node, row_program, row_true, row_false = build_graph_rows(offsets, true, false, steps)
-        branches = (true != false)[node]
-        packed = _rows(rows, starts, tokens[node], node, row_program, branches, row_true, row_false, len(table))
-        if taken and len(node):
-            traces = _traces(offsets, tokens, true, false, modulus, condition_modulus, int(steps.max()) + 1)
-            followed = follow_traces(offsets, true, false, *traces, starts[1], node, row_program, row_true, row_false)
-            packed = replace(packed, taken=torch.from_numpy(followed))
-    else:
-        if rows == "trace":
-            item_offsets, items = _traces(offsets, tokens, true, false, modulus, condition_modulus, trace_limit)
-            item_tokens = tokens
-        else:
-            item_offsets, items = table.line_offsets, np.arange(len(table.line_tokens), dtype=np.int32)
-            item_tokens = line_tokens
-        starts, position, row_program, row_true = build_chain_rows(item_offsets)
-        node = items[position]
-        undecided, none = np.zeros(len(node), np.bool_), np.full(len(node), -1, np.int32)
-        packed = _rows(rows, starts, item_tokens[node], node, row_program, undecided, row_true, none, len(table))
+    followed = None
+    if trace:
+        followed = _traces(offsets, tokens, true, false, modulus, condition_modulus, trace_limit)
     return Batch(
         target=torch.from_numpy(table.target.astype(np.int64)),
         steps=torch.from_numpy(steps.astype(np.int32)),
@@ -149,7 +123,8 @@ def collate(
         node_line=torch.from_numpy(line),
         true=torch.from_numpy(true),
         false=torch.from_numpy(false),
-        rows=packed,
+        trace_offsets=None if followed is None else torch.from_numpy(followed[0]),
+        trace=None if followed is None else torch.from_numpy(followed[1]),
     )
 
 
@@ -167,32 +142,6 @@ def graphs_of(
         offsets, tokens, _, _, true, false = graphs
         steps = np.diff(_traces(offsets, tokens, true, false, modulus, condition_modulus, budget.cap)[0])
     return *graphs, budget.apply(steps)
-
-
-def _rows(
-    kind: RowKind,
-    starts: npt.NDArray[np.int64],
-    tokens: npt.NDArray[np.int32],
-    node: npt.NDArray[np.int32],
-    program: npt.NDArray[np.int32],
-    branches: npt.NDArray[np.bool_],
-    true: npt.NDArray[np.int32],
-    false: npt.NDArray[np.int32],
-    programs: int,
-) -> Rows:
-    arrival_offsets, arrivals = build_arrivals(true, false, programs)
-    return Rows(
-        kind=kind,
-        step_offsets=tuple(starts.tolist()),
-        tokens=torch.from_numpy(tokens),
-        node=torch.from_numpy(node),
-        program=torch.from_numpy(program),
-        branches=torch.from_numpy(branches),
-        true=torch.from_numpy(true),
-        false=torch.from_numpy(false),
-        arrival_offsets=torch.from_numpy(arrival_offsets),
-        arrivals=torch.from_numpy(arrivals),
-    )
 
 
 def _traces(

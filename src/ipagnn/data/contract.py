@@ -5,20 +5,16 @@ of any length mix freely and a program's result cannot depend on its neighbours.
 
 - `program`: the programs of the batch;  `node`: control flow graph nodes of all programs, each program's exit last;
 - `line`: lines of all programs;  `token`: the tokens of a statement, four in the paper's language (`Grammar.tokens`);
-- `row`: node-steps (t, n) that the packed execution computes, ordered by step, then by program;
-- `edge`: arrivals of state at rows and exits, ordered by destination.
+- `statement`: statements of the true traces of all programs, where they are known.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ipagnn.data.graphs import Tensors
-
-RowKind = Literal["graph", "trace", "lines"]
-"""What the rows of a batch walk: every useful node-step, the true trace, or the lines in order."""
+from ipagnn.data.graphs import Graphs, Planned, Tensors, check_graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +36,7 @@ class Field:
     optional: bool = False
 
 
-_INT, _BOOL = torch.int32, torch.bool
+_INT = torch.int32
 
 BATCH_FIELDS: dict[str, Field] = {
     "target": Field(
@@ -57,72 +53,28 @@ BATCH_FIELDS: dict[str, Field] = {
     ),
     "true": Field(("node",), _INT, "The node reached when the condition holds; an exit is its own successor."),
     "false": Field(("node",), _INT, "The node reached when it does not; equal to `true` where nothing is decided."),
-}
-
-ROW_FIELDS: dict[str, Field] = {
-    "tokens": Field(("row", "token"), _INT, "Token ids of the statement that a row executes."),
-    "node": Field(("row",), _INT, "The node (graph, trace) or line (lines) a row executes."),
-    "program": Field(("row",), _INT, "The program a row belongs to."),
-    "branches": Field(("row",), _BOOL, "Whether the row has two successors, so that a decision is made."),
-    "true": Field(
-        ("row",),
-        _INT,
-        "Where the true branch arrives: a row of the next step, or rows + i for the exit of program i.",
-        -1,
-    ),
-    "false": Field(
-        ("row",), _INT, "The same for the false branch; -1 where there is none or the exit is out of reach.", -1
-    ),
-    "taken": Field(
-        ("row",),
-        torch.int8,
-        "The branch that the true trace takes here, 0 true or 1 false; none where it does not pass or decides nothing.",
-        -1,
+    "trace_offsets": Field(
+        ("program+1",),
+        torch.int64,
+        "Program i runs the statements trace_offsets[i] : trace_offsets[i + 1] of `trace`.",
         optional=True,
     ),
-    "arrival_offsets": Field(
-        ("row+program+1",),
+    "trace": Field(
+        ("statement",),
         _INT,
-        "Destination d (a row, or rows + i for an exit) receives the edges arrival_offsets[d] : [d + 1].",
-    ),
-    "arrivals": Field(
-        ("edge",), _INT, "2 * row + branch of an arriving edge: branch 0 is true (or the only one), 1 is false."
+        "The node of each statement that really runs, in order; the exit is left out.",
+        optional=True,
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(Tensors):
-    """The node-steps that the packed execution computes; fields as in `ROW_FIELDS`.
-
-    Attributes:
-        step_offsets: Step t computes the rows `step_offsets[t] : step_offsets[t + 1]`. Plain integers: the loop over
-            steps runs on the host.
-        taken: None where it was not asked for.
-    """
-
-    kind: RowKind
-    step_offsets: tuple[int, ...]
-    tokens: Tensor
-    node: Tensor
-    program: Tensor
-    branches: Tensor
-    true: Tensor
-    false: Tensor
-    arrival_offsets: Tensor
-    arrivals: Tensor
-    taken: Tensor | None = None
-
-    def __len__(self) -> int:
-        return self.step_offsets[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch(Tensors):
+class Batch(Planned, Tensors):
     """What every model reads, and all that it reads; fields as in `BATCH_FIELDS`.
 
     Attributes:
-        rows: For the models that execute packed; None where they were not asked for.
+        trace_offsets, trace: None where they are unknown, or were not asked for.
+        plans: What executions have worked out for this batch; see `plan`.
     """
 
     target: Tensor
@@ -135,7 +87,9 @@ class Batch(Tensors):
     node_line: Tensor
     true: Tensor
     false: Tensor
-    rows: Rows | None = None
+    trace_offsets: Tensor | None = None
+    trace: Tensor | None = None
+    plans: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.target)
@@ -150,6 +104,17 @@ class Batch(Tensors):
         """The exit node of every program. [program]"""
         return self.node_offsets[1:] - 1
 
+    @property
+    def graphs(self) -> Graphs:
+        """The control flow graphs alone, as executions and layers read them."""
+        return self.plan(control_flow_graphs)
+
+
+def control_flow_graphs(batch: Batch) -> Graphs:
+    """The graphs of a batch; `batch.graphs` keeps them."""
+    successors = torch.stack([batch.true, batch.false], dim=1)
+    return Graphs(successors, batch.node_offsets, batch.starts, batch.exits, batch.steps)
+
 
 def check_batch(batch: Batch) -> None:
     """Hold a batch against the contract: types, axes that agree, indices in range.
@@ -158,37 +123,32 @@ def check_batch(batch: Batch) -> None:
         ValueError: A field is not what the contract says; the sentence names it.
     """
     sizes = {"program": len(batch)}
-    _check_fields("", batch, BATCH_FIELDS, sizes)
+    _check_fields(batch, sizes)
     _check_offsets("line_offsets", batch.line_offsets, sizes["line"])
     _check_offsets("node_offsets", batch.node_offsets, sizes["node"])
     _check_range("true", batch.true, 0, sizes["node"])
     _check_range("false", batch.false, 0, sizes["node"])
-    if batch.rows is not None:
-        sizes["row"] = len(batch.rows)
-        sizes["row+program"] = len(batch.rows) + sizes["program"]
-        _check_fields("rows.", batch.rows, ROW_FIELDS, sizes)
-        _check_offsets("rows.arrival_offsets", batch.rows.arrival_offsets, sizes["edge"])
-        _check_range("rows.node", batch.rows.node, 0, sizes["line" if batch.rows.kind == "lines" else "node"])
-        _check_range("rows.program", batch.rows.program, 0, sizes["program"])
-        _check_range("rows.true", batch.rows.true, -1, sizes["row+program"])
-        _check_range("rows.false", batch.rows.false, -1, sizes["row+program"])
+    if batch.trace_offsets is not None and batch.trace is not None:
+        _check_offsets("trace_offsets", batch.trace_offsets, sizes["statement"])
+        _check_range("trace", batch.trace, 0, sizes["node"])
+    check_graphs(batch.graphs)
 
 
-def _check_fields(prefix: str, holder: object, declared: dict[str, Field], sizes: dict[str, int]) -> None:
-    for name, field in declared.items():
-        tensor = getattr(holder, name)
-        if tensor is None and field.optional:
+def _check_fields(batch: Batch, sizes: dict[str, int]) -> None:
+    for name, declared in BATCH_FIELDS.items():
+        tensor = getattr(batch, name)
+        if tensor is None and declared.optional:
             continue
-        if tensor.dtype != field.dtype or tensor.ndim != len(field.axes):
+        if tensor.dtype != declared.dtype or tensor.ndim != len(declared.axes):
             raise ValueError(
-                f"{prefix}{name} is {tensor.dtype} with {tensor.ndim} axes; "
-                f"the contract says {field.dtype} {list(field.axes)}."
+                f"{name} is {tensor.dtype} with {tensor.ndim} axes; "
+                f"the contract says {declared.dtype} {list(declared.axes)}."
             )
-        for axis, size in zip(field.axes, tensor.shape, strict=True):
+        for axis, size in zip(declared.axes, tensor.shape, strict=True):
             base, extra = (axis[:-2], 1) if axis.endswith("+1") else (axis, 0)
             expected = sizes.setdefault(base, size - extra) + extra
             if size != expected:
-                raise ValueError(f"{prefix}{name} has {size} entries on axis {axis}; the other fields say {expected}.")
+                raise ValueError(f"{name} has {size} entries on axis {axis}; the other fields say {expected}.")
 
 
 def _check_offsets(name: str, offsets: Tensor, end: int) -> None:

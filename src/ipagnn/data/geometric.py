@@ -49,7 +49,7 @@ def to_geometric(
             "to_geometric needs PyTorch Geometric; install it with `pip install torch_geometric`."
         ) from error
     modulus, condition_modulus = grammar.modulus, grammar.condition_modulus
-    batch = collate([program], None, budget, modulus=modulus, condition_modulus=condition_modulus)
+    batch = collate([program], budget, modulus=modulus, condition_modulus=condition_modulus)
     edges = control_flow_graph(program).edges
     kinds = {None: NEXT, True: TRUE, False: FALSE}
     fields: dict[str, Any] = {

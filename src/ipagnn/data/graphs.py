@@ -16,15 +16,14 @@ class Tensors:
     __slots__ = ()
 
     def _map(self, function: Callable[[Any], Any]) -> Self:
-        changed: dict[str, Any] = {}
-        for each in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, each.name)
-            if isinstance(value, Tensor | Tensors):
-                changed[each.name] = function(value)
-            elif each.name == "plans":
-                moved = {key: function(plan) for key, plan in value.items() if isinstance(plan, Tensor | Tensors)}
-                changed[each.name] = value | moved
-        return replace(self, **changed)  # type: ignore[type-var]
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        changed = {name: function(x) for name, x in values.items() if isinstance(x, Tensor | Tensors)}
+        moved = replace(self, **changed)  # type: ignore[type-var]
+        if "plans" in values:  # which `replace` leaves out, as they would not be those of other values
+            plans: dict[Any, Any] = values["plans"]
+            movable = {key: function(plan) for key, plan in plans.items() if isinstance(plan, Tensor | Tensors)}
+            moved.plans.update(movable)  # type: ignore[attr-defined]
+        return moved
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Self:
         """The same on `device`."""
@@ -35,8 +34,25 @@ class Tensors:
         return self._map(lambda x: x.pin_memory())
 
 
+class Planned:
+    """Keeps what is worked out for it."""
+
+    __slots__ = ()
+    plans: dict[Any, Any]
+
+    def plan(self, make: Callable[[Self], P]) -> P:
+        """What `make` works out; kept, and moved from device to device with the rest.
+
+        Call it in the threads that load data, and training does not wait for it.
+        """
+        if make not in self.plans:
+            self.plans[make] = make(self)
+        found: P = self.plans[make]
+        return found
+
+
 @dataclass(frozen=True, slots=True)
-class Graphs(Tensors):
+class Graphs(Planned, Tensors):
     """Control flow graphs, one after the other; indices of nodes count through all of them.
 
     Attributes:
@@ -55,7 +71,7 @@ class Graphs(Tensors):
     start: Tensor
     exits: Tensor
     steps: Tensor
-    plans: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    plans: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -70,20 +86,10 @@ class Graphs(Tensors):
         """Where the tensors are."""
         return self.successors.device
 
-    def plan(self, make: Callable[[Self], P]) -> P:
-        """What `make` works out for these graphs; kept, and moved with them from device to device.
-
-        Call it in the threads that load data, and training does not wait for it.
-        """
-        if make not in self.plans:
-            self.plans[make] = make(self)
-        found: P = self.plans[make]
-        return found
-
 
 def node_graph(graphs: Graphs) -> Tensor:
     """The graph that each node belongs to. int64 [node]"""
-    return torch.repeat_interleave(graphs.offsets.diff(), output_size=graphs.nodes)
+    return torch.repeat_interleave(graphs.offsets.diff(), output_size=graphs.nodes).long()
 
 
 def edge_mask(graphs: Graphs) -> Tensor:

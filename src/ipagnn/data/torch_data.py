@@ -12,7 +12,7 @@ from typing import Any
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from ipagnn.data.collate import PAPER_BUDGET, StepBudget, collate
-from ipagnn.data.contract import Batch, RowKind
+from ipagnn.data.contract import Batch
 from ipagnn.data.shards import DataSet, read_shards
 from ipagnn.data.stream import Source
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
@@ -95,22 +95,22 @@ class Collator:
     `model.collator()` gives the one of a model. It knows the model's options and holds no weights.
 
     Attributes:
-        rows, budget, grammar, indent: As in `collate`.
+        budget, grammar, indent, trace: As in `collate`.
     """
 
-    rows: RowKind | None = None
     budget: StepBudget = PAPER_BUDGET
     grammar: Grammar = PAPER
     indent: bool = True
+    trace: bool = False
 
     def __call__(self, items: Sequence[Item]) -> Batch:
         """The batch of items, on the CPU."""
         programs, targets = zip(*items, strict=True)
         return collate(
             ProgramTable.from_programs(programs, targets),
-            self.rows,
             self.budget,
             modulus=self.grammar.modulus,
             condition_modulus=self.grammar.condition_modulus,
             indent=self.indent,
+            trace=self.trace,
         )

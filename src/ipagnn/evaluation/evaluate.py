@@ -25,7 +25,7 @@ from ipagnn.languages.arithmetic._compiled.trace import loop_depths, trace_nodes
 from ipagnn.languages.arithmetic.program import ProgramTable, Task
 from ipagnn.languages.arithmetic.vocabulary import MASK
 from ipagnn.models import Output, ProgramModel
-from ipagnn.models.static import collate_static, run_static, runs_static
+from ipagnn.ops import can_stream
 
 STREAMING: Final = 1e-20
 """Pointer mass that is not worth following where rows are found as execution goes.
@@ -50,6 +50,8 @@ def evaluate(
     device: torch.device | str | None = None,
     pointer: bool = False,
     tables: bool | None = None,
+    execution: str = "auto",
+    prune: float = 0.0,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Let a model predict every program of a set.
@@ -57,9 +59,8 @@ def evaluate(
     A model that can be tabulated runs over its tables, with a hard pointer and no bound on steps, unless `tables` is
     False.
 
-    Any other runs as it is configured: with `prune` set it prunes. Without, a model with a pointer still skips mass
-    below `STREAMING` on the CPU, which keeps memory small; on a GPU it skips none (`run_static`). Ask for
-    `execution="dense"` in its configuration to have every node of every step computed.
+    In any other, a model with a pointer skips mass below `STREAMING` on the CPU, which keeps memory small; on a GPU it
+    skips none. Ask for `execution="reference"` to have every node of every step computed.
 
     Args:
         model: The model; it is moved to `device` and left there.
@@ -69,7 +70,8 @@ def evaluate(
         device: Where to run; by default where the model is.
         pointer: Also measure what the instruction pointer did, if the model has one and does not run over tables.
         tables: Whether the model runs over its tables; by default it does if it can be tabulated.
-        progress: Called with the number of programs done.
+        execution, prune: As in `model(batch, execution=..., prune=...)`.
+        progress: Called with how far it has come: the number of programs, times the share of the work that is done.
 
     Raises:
         ValueError: There are no programs, a target is unknown, or the programs are not of one task of the model.
@@ -80,7 +82,8 @@ def evaluate(
     if model.runs_on_tables if tables is None else tables:
         runner = TableRunner(model)
     else:
-        runner = _Runner(model, next(model.parameters()).device, batch_bytes, pointer)
+        device = next(model.parameters()).device
+        runner = _Runner(model, device, batch_bytes, pointer=pointer, execution=execution, prune=prune)
     parts: list[Evaluation] = []
     done = 0
     with _evaluating(model), _worker(next(model.parameters()).device) as runner.call:
@@ -157,40 +160,50 @@ class _Sizes:
 class _Runner:
     """A model, and how batches are formed for it."""
 
-    def __init__(self, model: ProgramModel, device: torch.device, batch_bytes: int | None, pointer: bool) -> None:
-        self.model, self.device = model, device
+    def __init__(
+        self,
+        model: ProgramModel,
+        device: torch.device,
+        batch_bytes: int | None,
+        *,
+        pointer: bool,
+        execution: str,
+        prune: float,
+    ) -> None:
+        self.model, self.device, self.execution, self.prune = model, device, execution, prune
         self.record = {"pointer", "branch"} if pointer and {"pointer", "branch"} <= model.records else set()
         self.call: Callable[..., Output] = lambda function, *arguments: function(*arguments)
-        config = model.config
-        self.static = runs_static(model)
+        auto = model.has_executions and execution == "auto"
+        self.streams = auto and can_stream(next(model.parameters()))
         if batch_bytes is None:
             batch_bytes = torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else CPU_BATCH_BYTES
         self.batch_bytes = max(int(batch_bytes), 1)
-        can_stream = model.can_prune and not config.prune and config.execution == "packed" and not self.static
-        self.streaming = model.with_config(prune=STREAMING).eval() if can_stream else None
+        self.may_prune = auto and model.can_prune and not prune and not self.streams
         self.holds: Literal["plan", "sequence", "frontier", "nodes"]
-        if model.rows in ("lines", "trace"):
+        if model.walks in ("lines", "trace"):
             self.holds = "sequence"
-        elif self.static or config.prune:
+        elif self.streams or prune:
             self.holds = "frontier"
         else:
-            self.holds = "plan" if model.needed_rows == "graph" else "nodes"
-        self.state_bytes = 4 * model.state_parts * config.hidden
+            self.holds = "plan" if auto else "nodes"
+        self.state_bytes = 4 * model.state_parts * model.config.hidden
 
     def run(self, table: ProgramTable, task: Task, progress: Progress) -> Evaluation:
         sizes = self._measure(table, task)
         order = np.lexsort((np.arange(len(table)), sizes.lines, sizes.nodes, self._rounds(sizes)))
         results: dict[str, Array] = {}
         pointers: list[PointerMetrics] = []
-        done = 0
+        work = sizes.nodes * self._rounds(sizes)
+        done, total = 0, max(int(work.sum()), 1)
         for chosen, streaming in self._batches(order, sizes):
             told, pointer = self._run_batch(table.take(chosen), streaming, task)
             for name, values in told.items():
                 results.setdefault(name, np.empty(len(table), values.dtype))[chosen] = values
             if pointer is not None:
                 pointers.append(pointer)
-            done += len(chosen)
-            progress(done)
+            done += int(work[chosen].sum())
+            progress(len(table) * done // total)
+        progress(len(table))
         backwards = np.argsort(order)
         return Evaluation(
             self.model.name,
@@ -219,7 +232,7 @@ class _Runner:
                     grammar.condition_modulus,
                     LONGEST_TRACE,
                 )
-                if problem and self.model.rows == "trace":
+                if problem and self.model.walks == "trace":
                     raise ValueError(
                         f"Program {i} of the table compares a value beyond 2**40, so its trace cannot be followed; "
                         f"leave it out, or choose another model than {self.model.name}."
@@ -233,11 +246,11 @@ class _Runner:
         """Programs of each batch, as many in the order of size as fit, and whether rows are found on the way."""
         first = 0
         while first < len(order):
-            on_the_way = self.streaming is not None and (
+            on_the_way = self.may_prune and (
                 self.device.type == "cpu" or self._bytes(sizes.take(order[first : first + 1]), False) > self.batch_bytes
             )
             low, high = first + 1, len(order)
-            if self.holds == "nodes" or (self.static and self.record):
+            if self.holds == "nodes" or (self.streams and self.record):
                 # All nodes are computed, or told of, until the last program of the batch has ended: let none wait long.
                 rounds = self._rounds(sizes)[order]
                 high = int(np.searchsorted(rounds, 2 * rounds[first], side="right"))
@@ -256,7 +269,7 @@ class _Runner:
         state, nodes, steps = self.state_bytes, int(sizes.nodes.sum()), int(rounds.max())
         told = 64 * nodes * steps if self.record else 0
         if self.holds == "sequence":
-            if self.static:
+            if self.streams:
                 return 8 * (state + 512) * len(rounds) + 64 * int(rounds.sum()) + told
             return int(rounds.sum()) * (4 * state + 64)
         if self.holds == "plan" and not streaming:
@@ -265,27 +278,24 @@ class _Runner:
 
     def _rounds(self, sizes: _Sizes) -> npt.NDArray[np.int64]:
         """Steps that the model takes. [program]"""
-        if self.model.rows == "lines":
+        if self.model.walks == "lines":
             return sizes.lines
-        return np.minimum(sizes.trace_length, TRACE_LIMIT) if self.model.rows == "trace" else sizes.steps
+        return np.minimum(sizes.trace_length, TRACE_LIMIT) if self.model.walks == "trace" else sizes.steps
 
     def _run_batch(
         self, table: ProgramTable, streaming: bool, task: Task
     ) -> tuple[dict[str, Array], PointerMetrics | None]:
-        model = self.streaming if streaming and self.streaming is not None else self.model
-        batch = collate_static(model, table) if self.static else model.collate(table)
-        output = self.call(self._forward, model, batch)
+        batch = self.model.collate(table)
+        output = self.call(self._forward, batch, STREAMING if streaming else self.prune)
         measured = None
         if self.record:
             measured = measure_pointer(output["pointer"], output["branch"], batch, self.model.config.grammar, task)
         correct = self.model.correct(output, batch).cpu().numpy()
         return _read_logits(output.logits, batch.target) | {"correct": correct}, measured
 
-    def _forward(self, model: ProgramModel, batch: Batch) -> Output:
+    def _forward(self, batch: Batch, prune: float) -> Output:
         with torch.inference_mode():
-            if self.static:
-                return run_static(model, batch.to(self.device), record=self.record)
-            return model(batch.to(self.device), record=self.record)
+            return self.model(batch.to(self.device), record=self.record, execution=self.execution, prune=prune)
 
 
 def _read_logits(logits: Tensor, target: Tensor) -> dict[str, Array]:

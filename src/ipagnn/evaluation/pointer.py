@@ -13,7 +13,7 @@ from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic._compiled.trace import trace_nodes
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Task
-from ipagnn.ops.pointer.streaming.plan import steps_to_exit
+from ipagnn.ops import steps_to_exit
 
 DISCRETE: Final = 0.99
 """A branch decision is discrete if one branch gets more than this."""
@@ -70,7 +70,7 @@ def measure_pointer(pointer: Tensor, branch: Tensor, batch: Batch, grammar: Gram
         task: The true trace is known of full programs only.
     """
     steps, owner = batch.steps.long(), batch.node_program.long()
-    to_exit = steps_to_exit(batch).long()
+    to_exit = steps_to_exit(batch.graphs).long()
     device = pointer.device
     t = torch.arange(len(branch), device=device)[:, None]
     matters = t + to_exit.to(device) <= steps[owner].to(device)  # [step, node]

@@ -54,10 +54,6 @@ class LoadedModel:
         """The language of the model."""
         return self.model.config.grammar
 
-    @cached_property
-    def _pruned(self) -> ProgramModel:
-        return self.model.with_config(prune=PRUNE).eval()
-
     def parse(self, source: str) -> Program:
         """Read a program in the model's language."""
         return parse(source, self.grammar.condition_modulus)
@@ -68,7 +64,7 @@ class LoadedModel:
 
         A model of sequences reads each statement once, and one that runs over its tables goes on to the end.
         """
-        return self.model.rows not in ("lines", "trace") and not self.runs_on_tables
+        return self.model.walks == "graph" and not self.runs_on_tables
 
     @property
     def runs_on_tables(self) -> bool:
@@ -99,10 +95,9 @@ class LoadedModel:
             f"place, or {fitting}."
         )
 
-    def for_size(self, node_steps: int) -> ProgramModel:
-        """The model in the execution that suits a program of so many nodes times steps."""
-        long = node_steps > EXACT_NODE_STEPS and self.model.can_prune and not self.model.config.prune
-        return self._pruned if long else self.model
+    def prune_for(self, node_steps: int) -> float:
+        """What to prune in a program of so many nodes times steps."""
+        return PRUNE if node_steps > EXACT_NODE_STEPS and self.model.can_prune else 0.0
 
 
 def choose_models(

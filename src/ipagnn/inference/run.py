@@ -76,11 +76,11 @@ def run_programs(programs: Sequence[Program], chosen: LoadedModel) -> list[Run]:
     if chosen.runs_on_tables:
         return run_on_tables(programs, chosen)
     results: list[Run | None] = [None] * len(programs)
-    for which, model, node_steps in _batches(programs, chosen):
+    for which, prune, node_steps in _batches(programs, chosen):
         some = [programs[i] for i in which]
-        batch = _outline(some, chosen) if model.needed_rows is None else model.collate(some)
+        batch = chosen.model.collate(some)
         with _threads(node_steps):
-            output, read = _call(model, batch)
+            output, read = _call(chosen.model, batch, prune)
         if not output.logits.isfinite().all():
             raise ValueError(f"The model {chosen.name} computes what is not a number; its weights are damaged.")
         for i, run in zip(which, _split(batch, output, read, chosen.takes_steps), strict=True):
@@ -128,11 +128,10 @@ def _warnings(program: Program, chosen: LoadedModel, found: TableRun, i: int) ->
 
 
 def _outline(programs: Sequence[Program], chosen: LoadedModel) -> Batch:
-    """A batch without rows, which are many for a long program."""
+    """A batch without traces, which are as long as the programs run."""
     grammar = chosen.grammar
     return collate(
         programs,
-        None,
         chosen.config.budget,
         modulus=grammar.modulus,
         condition_modulus=grammar.condition_modulus,
@@ -140,8 +139,8 @@ def _outline(programs: Sequence[Program], chosen: LoadedModel) -> Batch:
     )
 
 
-def _batches(programs: Sequence[Program], chosen: LoadedModel) -> Iterator[tuple[list[int], ProgramModel, int]]:
-    """Which programs run together, in which model, and nodes times steps of all. Programs of like steps do."""
+def _batches(programs: Sequence[Program], chosen: LoadedModel) -> Iterator[tuple[list[int], float, int]]:
+    """Which programs run together, how much mass to prune, and nodes times steps of all. Programs of like steps do."""
     if not programs:
         return
     outline = _outline(programs, chosen)
@@ -155,12 +154,12 @@ def _batches(programs: Sequence[Program], chosen: LoadedModel) -> Iterator[tuple
                 continue
             full = len(group) == BATCH_PROGRAMS or total + nodes[i] * steps[i] > BATCH_NODE_STEPS
             if group and (full or (width + nodes[i]) * steps[i] > BATCH_POINTER):
-                yield group, chosen.for_size(nodes[group[-1]] * steps[group[-1]]), total
+                yield group, chosen.prune_for(nodes[group[-1]] * steps[group[-1]]), total
                 group, total, width = [], 0, 0
             group.append(i)
             total, width = total + nodes[i] * steps[i], width + nodes[i]
         if group:
-            yield group, chosen.for_size(nodes[group[-1]] * steps[group[-1]]), total
+            yield group, chosen.prune_for(nodes[group[-1]] * steps[group[-1]]), total
 
 
 @contextmanager
@@ -176,7 +175,7 @@ def _threads(node_steps: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _call(model: ProgramModel, batch: Batch) -> tuple[Output, torch.Tensor | None]:
+def _call(model: ProgramModel, batch: Batch, prune: float) -> tuple[Output, torch.Tensor | None]:
     """The output, and what the output layer read."""
     read: list[torch.Tensor] = []
     layer = getattr(model, "output", None)
@@ -184,7 +183,7 @@ def _call(model: ProgramModel, batch: Batch) -> tuple[Output, torch.Tensor | Non
     try:
         with torch.inference_mode():
             wanted = {"pointer", "branch", "dropped"} & model.records | (model.records - TOLD_APART)
-            output = model(batch.to(next(model.parameters()).device), record=wanted)
+            output = model(batch.to(next(model.parameters()).device), record=wanted, prune=prune)
     finally:
         if hook:
             hook.remove()

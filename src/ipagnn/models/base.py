@@ -1,9 +1,9 @@
 """What all models have in common: construction, call and collation."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from ipagnn._common.options import options_from_dict
 from ipagnn.data.collate import collate
-from ipagnn.data.contract import Batch, RowKind, Rows
+from ipagnn.data.contract import Batch
 from ipagnn.data.torch_data import Collator
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
@@ -19,7 +19,8 @@ from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, refu
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
-from ipagnn.nn.cell import STATE_PARTS, Decoder, Dense, StatementRNN
+from ipagnn.nn.cell import Decoder, Dense, StatementRNN
+from ipagnn.ops import STATE_PARTS
 
 MAX_CLASSES: Final = 100_000
 """Outputs that a model with one for each value may have."""
@@ -42,6 +43,9 @@ class StageProgress:
     step: int
 
 
+Walk = Literal["graph", "trace", "lines"]
+
+
 class ProgramModel(nn.Module, ABC):
     """A model that reads a batch of programs and predicts the final value of each.
 
@@ -55,7 +59,8 @@ class ProgramModel(nn.Module, ABC):
         Config: Its options: those of all models, and its own.
         name: Its name in the registry.
         title: Its name in tables, figures and model cards; empty for the one in the registry.
-        rows: The rows its packed execution reads; None if it reads none.
+        walks: What its steps follow: the control flow graph, the true trace, or the lines in order.
+        has_executions: Whether `forward` takes `execution` and `prune`, as there is more than one way to run it.
         records: Names of the quantities that it can record; see `ipagnn.models.output`.
         learns_from: Names of those that training asks it to record, as its `loss` reads them.
         tasks: The tasks it can be trained and tested on.
@@ -73,7 +78,8 @@ class ProgramModel(nn.Module, ABC):
     Config: ClassVar[type[ModelConfig]] = ModelConfig
     name: ClassVar[str] = ""
     title: ClassVar[str] = ""
-    rows: ClassVar[RowKind | None] = None
+    walks: ClassVar[Walk] = "graph"
+    has_executions: ClassVar[bool] = False
     records: ClassVar[frozenset[str]] = frozenset()
     learns_from: ClassVar[tuple[str, ...]] = ()
     tasks: ClassVar[tuple[Task, ...]] = ("full", "partial")
@@ -94,8 +100,6 @@ class ProgramModel(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.config = self._configure(config, options)
-        if self.config.prune and not self.can_prune:
-            raise ValueError(f"The model {self.name!r} cannot prune; set prune=0.")
         self.build(torch.Generator().manual_seed(seed) if generator is None else generator)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -141,22 +145,48 @@ class ProgramModel(nn.Module, ABC):
         """A weight whose shape says whether a file is of this configuration, before anything is allocated."""
         return "cell.embedding", (VOCABULARY_SIZE, config.hidden)
 
-    def __call__(self, batch: Batch, *, record: Iterable[str] = ()) -> Output:
+    def __call__(
+        self, batch: Batch, *, record: Iterable[str] = (), execution: str = "auto", prune: float = 0.0
+    ) -> Output:
         """Predict a batch of programs.
 
         Args:
             batch: The programs.
             record: Names of quantities to record on the way, out of `records`.
+            execution: How to compute: `auto` takes the fastest way there is, `reference` spells the paper; see
+                `ipagnn.ops.BACKENDS` for the others. Same results.
+            prune: At inference, pointer mass below this that arrives at a node is dropped; 0 keeps all.
 
         Raises:
-            ValueError: The model does not record one of them.
+            ValueError: The model does not record one of them, cannot prune, or the execution cannot run it.
+            RuntimeError: It would be pruned in training.
         """
-        output: Output = super().__call__(batch, record=chosen_records(record, self.records, self.name))
+        options: dict[str, Any] = {}
+        if self.has_executions and (execution != "auto" or prune):  # one that overrides `forward` may not know them
+            options = {"execution": execution, "prune": prune}
+        if not 0 <= prune < 1:
+            raise ValueError(f"prune is {prune}; it must be at least 0 and below 1.")
+        if prune and not self.can_prune:
+            raise ValueError(f"The model {self.name!r} cannot prune; call it with prune=0.")
+        if prune and self.training:
+            raise RuntimeError("Pruning is for inference only; call model.eval() first, or train with prune=0.")
+        if not self.has_executions and execution not in ("auto", "reference"):
+            raise ValueError(f"The model {self.name!r} has one execution, the reference; {execution!r} is not for it.")
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not prune):
+            chosen = chosen_records(record, self.records, self.name)
+            output: Output = super().__call__(batch, record=chosen, **options)
         return output
 
     @abstractmethod
     def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
-        """Predictions for a batch, and what was asked for in `record`; called by `model(batch, record=...)`."""
+        """Predictions for a batch, and what was asked for in `record`; called by `model(batch, record=...)`.
+
+        A model with `has_executions` takes `execution` and `prune` as well.
+        """
+
+    def prepare(self, batch: Batch, *, record: Collection[str] = ()) -> Batch:
+        """Plan what `model(batch, record=record)` will read, as in the threads that load data; returns the batch."""
+        return batch
 
     def loss(self, output: Output, batch: Batch) -> Tensor:
         """What training minimises the mean of: the cross entropy of the target, in nats. [program]
@@ -195,33 +225,27 @@ class ProgramModel(nn.Module, ABC):
         What it sets must follow from `progress` alone: a run that goes on after a stop sees no earlier steps again.
         """
 
-    @property
-    def needed_rows(self) -> RowKind | None:
-        """The rows that a batch must bring for this model as it is configured."""
-        return self.rows if self.config.execution == "packed" and not self.config.prune else None
+    def collate(self, programs: ProgramTable | Sequence[Program], *, trace: bool = False) -> Batch:
+        """The batch of `programs`, with the step budget of this model, on the CPU.
 
-    def collate(self, programs: ProgramTable | Sequence[Program], *, taken: bool = False) -> Batch:
-        """The batch of `programs`, with the rows and the step budget of this model, on the CPU.
-
-        With `taken` it tells which branches the true traces take, and outputs have a `trace_loss`.
+        With `trace` it holds the true traces of complete programs, and outputs may record a `trace_loss`.
         """
         grammar = self.config.grammar
         return collate(
             programs,
-            self.needed_rows,
             self.config.budget,
             modulus=grammar.modulus,
             condition_modulus=grammar.condition_modulus,
             indent=self.config.indent,
-            taken=taken,
+            trace=trace or self.walks == "trace",
         )
 
     def collator(self) -> Collator:
         """What makes batches for this model out of the items of a `ProgramDataset` or `ProgramStream`."""
-        return Collator(self.needed_rows, self.config.budget, self.config.grammar, self.config.indent)
+        return Collator(self.config.budget, self.config.grammar, self.config.indent, self.walks == "trace")
 
     def with_config(self, **changes: Any) -> Self:
-        """A model over the same weights, with options changed that those do not depend on, such as `execution`."""
+        """A model over the same weights, with options changed that those do not depend on, such as `budget`."""
         twin = type(self)(self.config.replace(**changes))
         twin.load_state_dict(self.state_dict(), assign=True)
         twin.task = self.task
@@ -235,13 +259,3 @@ def check_classes(grammar: Grammar) -> None:
             f"modulus is {grammar.modulus:,}; a model with one output for each value can have {MAX_CLASSES:,} at most. "
             "Choose a smaller modulus, or a model that represents values by their digits."
         )
-
-
-def rows_of(batch: Batch, kind: RowKind) -> Rows:
-    """The rows of a batch, if they are of the right kind."""
-    if batch.rows is None or batch.rows.kind != kind:
-        found = "no rows" if batch.rows is None else f"rows of kind {batch.rows.kind!r}"
-        raise ValueError(
-            f"The batch brings {found}; this model needs rows of kind {kind!r}. Build it with model.collate(programs)."
-        )
-    return batch.rows

@@ -1,7 +1,7 @@
 """What all models' configurations have in common. Each model declares its own options in its `Config`."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from ipagnn._common.options import check_options, option, options_to_dict
 from ipagnn.data.collate import StepBudget
@@ -30,12 +30,6 @@ class ModelConfig:
         "Read how far statements are indented, as the paper's models do. The graph holds the same information, and "
         "programs longer than those of training are indented further than any that the model has seen.",
         phrase="no indentation read",
-    )
-    execution: Literal["packed", "dense"] = option(
-        "packed", "`packed` computes the node-steps that can matter, `dense` spells the paper. Same results."
-    )
-    prune: float = option(
-        0.0, "At inference, pointer mass below this that arrives at a node is dropped; 0 keeps all.", least=0, below=1
     )
     budget: StepBudget = option(StepBudget(), "How many steps the model takes on a program.")
     grammar: Grammar = option(Grammar(), "The language: its modulus is the number of classes.")

@@ -1,6 +1,6 @@
 """The environment IPA-GNN: an instruction pointer, and a belief in the value of every variable."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import ClassVar, Final, Literal
@@ -10,23 +10,23 @@ import torch
 from torch import Tensor, nn
 
 from ipagnn._common.options import option
-from ipagnn.data.contract import Batch, RowKind
+from ipagnn.data.contract import Batch
+from ipagnn.data.graphs import Graphs
 from ipagnn.languages.arithmetic.automata import Automaton, read_statement
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, grammar_statements, masked_choices
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, MASK, MAX_NUMBER, NUMBER, OPERATION, VARIABLE
-from ipagnn.models.base import ProgramModel, StageProgress, rows_of
+from ipagnn.models.base import ProgramModel, StageProgress
 from ipagnn.models.config import ModelConfig
-from ipagnn.models.message_passing import Edges
 from ipagnn.models.output import Output, Recorded, recorded
 from ipagnn.models.registry import register
 from ipagnn.nn.environment import SMALLEST_MASS, run_environment
+from ipagnn.nn.message_passing import Edges
 from ipagnn.nn.values.base import Values
 from ipagnn.nn.values.classes import Classes
 from ipagnn.nn.values.digits import Digits
 from ipagnn.ops.pointer.environment import WRITES, plan_environment
 from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
-from ipagnn.ops.pointer.packed import Packed
-from ipagnn.ops.pointer.unpack import unpack
+from ipagnn.ops.pointer.rows import RowValues, plan_rows, record_rows
 
 LEAST_LIKELIHOOD: Final = 1e-36
 """Likelihoods below this count as this. Much more would take the gradient from programs that are confidently wrong."""
@@ -53,7 +53,8 @@ class EnvIPAGNN(ProgramModel):
     A masked line may have been any arithmetic statement s of the grammar. The program is run for each, and
     P(y) = sum over s of w_s · P(y | s), with learned weights w = Softmax(`mask_weights`).
 
-    `dense` runs these lines over all nodes and steps, `packed` computes what can matter (`nn.environment`).
+    The execution `reference` runs these lines over all nodes and steps; otherwise `nn.environment` computes what can
+    matter.
 
     Shapes:
         batch -> log P [program, class]
@@ -86,7 +87,7 @@ class EnvIPAGNN(ProgramModel):
 
     name: ClassVar[str] = "env-ipa-gnn"
     title: ClassVar[str] = "Environment IPA-GNN"
-    rows: ClassVar[RowKind | None] = "graph"
+    has_executions: ClassVar[bool] = True
     records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "beliefs", "likelihood"})
     learns_from: ClassVar[tuple[str, ...]] = ("likelihood",)
     can_tabulate: ClassVar[bool] = True
@@ -112,19 +113,24 @@ class EnvIPAGNN(ProgramModel):
         assert isinstance(config, cls.Config)
         return "values.read", (config.width, config.hidden)
 
-    def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
+    def forward(
+        self, batch: Batch, *, record: frozenset[str] = frozenset(), execution: str = "auto", prune: float = 0.0
+    ) -> Output:
         """See `ProgramModel.forward`.
 
         `likelihood` is P(target). Where nothing else is asked for, as in training, only the target is followed, and
         there are no predictions.
         """
+        if execution not in ("auto", "reference"):
+            raise ValueError(f"The execution {execution!r} is not for {self.name!r}; choose 'auto' or 'reference'.")
         self.values.begin(batch)
+        all_nodes = execution == "reference" or "beliefs" in record
         fillings = self._fillings(batch)
         if len(fillings) == 1:
-            return self._output(self._run(batch, record), record)
+            return self._output(self._run(batch, batch.graphs, record, all_nodes), record)
         total: dict[str, Tensor] = {}
         for filled, weight in fillings:
-            for name, found in self._run(filled, record).items():
+            for name, found in self._run(filled, batch.graphs, record, all_nodes).items():
                 total[name] = total[name] + weight * found if name in total else weight * found
         return self._output(total, record)
 
@@ -237,30 +243,31 @@ class EnvIPAGNN(ProgramModel):
                     [choices[choice, 0], choices.new_tensor(VARIABLE), choices[choice, 1] + NUMBER]
                 )
                 weight = weight * weights[choice]
-            rows = batch.rows and replace(batch.rows, tokens=tokens[batch.rows.node.long()])
-            fillings.append((replace(batch, node_tokens=tokens, rows=rows), weight))
+            fillings.append((replace(batch, node_tokens=tokens), weight))
         return fillings
 
-    def _run(self, batch: Batch, record: frozenset[str]) -> dict[str, Tensor]:
-        """What is predicted and recorded for complete programs."""
-        if self.config.execution == "dense" or "beliefs" in record:
-            return self._run_dense(batch, record)
-        rows = rows_of(batch, "graph")
+    def prepare(self, batch: Batch, *, record: Collection[str] = ()) -> Batch:
+        """See `ProgramModel.prepare`."""
+        batch.graphs.plan(plan_rows)
+        return batch
+
+    def _run(self, batch: Batch, graphs: Graphs, record: frozenset[str], all_nodes: bool) -> dict[str, Tensor]:
+        """What is predicted and recorded for complete programs, over all nodes or over what can matter."""
+        if all_nodes:
+            return self._run_all_nodes(batch, record)
         target = batch.target if record == {"likelihood"} else None
-        plan = plan_environment(rows)
+        plan = plan_environment(graphs, batch.node_tokens)
         if target is not None:
             followed = self.values.follow_target(plan, target, SMALLEST_MASS)
             if followed is not None:
                 return {"likelihood": followed}
         executed = run_environment(self.values, plan, len(batch), target)
-        nothing = executed.mass[:, None][:, :0]
-        packed = Packed(executed.score, None, executed.mass, executed.shares, nothing, nothing)
-        found = unpack(packed, rows, batch, record, normalise=True)
+        found = record_rows(graphs, RowValues(executed.mass, executed.shares, executed.shares), record)
         if target is not None:
             return found | {"likelihood": executed.score.squeeze(1)}
         return found | self._scored(executed.score, batch, record)
 
-    def _run_dense(self, batch: Batch, record: frozenset[str]) -> dict[str, Tensor]:
+    def _run_all_nodes(self, batch: Batch, record: frozenset[str]) -> dict[str, Tensor]:
         """The equations over all nodes, step by step; a program whose steps are over stands still.
 
         An exit is its own successor, so it keeps what it has by the same equations.

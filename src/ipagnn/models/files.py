@@ -169,8 +169,8 @@ def load_model(path_or_name: str | os.PathLike[str], **options: Any) -> ProgramM
 
     Args:
         path_or_name: A file, a run folder, or the name of a model that comes with the package (`available_models`).
-        options: Options of the model to change, such as `prune=1e-4`, or `name="hard-ip-rnn"` to run the weights of
-            an IPA-GNN with hard decisions.
+        options: Options of the model to change, such as `budget=StepBudget(factor=2)`, or `name="hard-ip-rnn"` to run
+            the weights of an IPA-GNN with hard decisions.
 
     Raises:
         FileNotFoundError: There is no such file or model.

@@ -4,10 +4,11 @@ from typing import ClassVar
 
 import torch
 
-from ipagnn.models.message_passing import EDGE_TYPES, MessagePassing
+from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.registry import register
 from ipagnn.nn.control import Neighbours
 from ipagnn.nn.execution import GatedUpdate
+from ipagnn.nn.message_passing import EDGE_TYPES
 
 
 @register

@@ -1,26 +1,26 @@
 """The Instruction Pointer Attention Graph Neural Network."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from ipagnn._common.options import option
-from ipagnn.data.contract import Batch, RowKind
-from ipagnn.models.base import rows_of
+from ipagnn.data.contract import Batch
+from ipagnn.data.graphs import Graphs
+from ipagnn.models.base import ProgramModel
 from ipagnn.models.config import ModelConfig
-from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.output import Output, recorded
 from ipagnn.models.registry import register
 from ipagnn.nn.control import InstructionPointer
-from ipagnn.nn.execution import RunStatement
-from ipagnn.ops.pointer.packed import run_packed
-from ipagnn.ops.pointer.streaming.pruned import run_pruned, trace_pruned
-from ipagnn.ops.pointer.unpack import unpack
+from ipagnn.nn.layer import IPAGNNLayer
+from ipagnn.ops.pointer.rows import branch_labels, plan_rows
 
 
 @register
-class IPAGNN(MessagePassing):
+class IPAGNN(ProgramModel):
     """The model of the paper (section 4.2): a soft instruction pointer walks the control flow graph.
 
         a_{t,n}  = RNN(h_{t-1,n}, Embed(x_n))                                          (3)
@@ -29,8 +29,8 @@ class IPAGNN(MessagePassing):
         p_{t,n}  = sum over n' in N_in(n) of p_{t-1,n'} · b_{t,n',n}                   (6)
 
     with p_0 on node 0 and h_0 = 0. By default (5) is divided by (6) plus 1e-7, as in the release. The exit is not
-    executed: it absorbs. `dense` runs these lines over all nodes (`MessagePassing.run_dense`), `packed` over those that
-    can matter (`run_packed`).
+    executed: it absorbs. `ipagnn.nn.IPAGNNLayer` runs these lines; here are the statement cell, the branch layer and
+    the output layer around it.
 
     Shapes:
         batch -> logits [program, class]
@@ -49,9 +49,9 @@ class IPAGNN(MessagePassing):
 
     name: ClassVar[str] = "ipa-gnn"
     title: ClassVar[str] = "IPA-GNN"
-    rows: ClassVar[RowKind | None] = "graph"
     records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "states", "dropped", "trace_loss"})
     can_prune: ClassVar[bool] = True
+    has_executions: ClassVar[bool] = True
     reliable_lines: ClassVar[int | None] = None
     hard: ClassVar[bool] = False
     config: Config
@@ -64,50 +64,38 @@ class IPAGNN(MessagePassing):
         self.control = InstructionPointer(
             config.hidden, generator, hard=self.hard, normalise=config.normalise, exit_keeps=True
         )
-        self.execution = RunStatement()
 
-    def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
+    @property
+    def layer(self) -> IPAGNNLayer:
+        """The layer over this model's weights. It is no submodule, as names in a state dict are the file format."""
+        return IPAGNNLayer(cell=self.cell, branch=self.control.branch, hard=self.hard, normalise=self.config.normalise)
+
+    def forward(
+        self, batch: Batch, *, record: frozenset[str] = frozenset(), execution: str = "auto", prune: float = 0.0
+    ) -> Output:
         """See `ProgramModel.forward`."""
-        if self.config.prune:
-            return self._run_pruned(batch, record)
-        if self.config.execution == "dense":
-            return self.run_dense(batch, record)
-        rows = rows_of(batch, "graph")
-        packed = run_packed(
-            self.cell,
-            self.control.branch,
-            rows,
-            len(batch),
-            hard=self.hard,
-            normalise=self.config.normalise,
-            keep=bool(record & {"pointer", "branch", "states"}),
-        )
-        found = unpack(packed, rows, batch, record, normalise=self.config.normalise)
-        if "trace_loss" in record:
-            if packed.trace_loss is None:
-                raise ValueError(
-                    "The batch has no branch labels, so there is no trace_loss; collate it with taken=True."
-                )
-            found["trace_loss"] = packed.trace_loss
-        if "dropped" in record:
-            found["dropped"] = torch.zeros_like(packed.final[:, 0])
-        return Output({"value": self.output(packed.final)}, recorded(found, record))
+        labels = batch.plan(batch_labels) if "trace_loss" in record else None
+        walked = self.layer(*self.walked(batch), record=record, execution=execution, prune=prune, labels=labels)
+        return Output({"value": self.output(walked.final)}, recorded(walked.recorded, record))
 
-    def _run_pruned(self, batch: Batch, record: frozenset[str]) -> Output:
-        if self.training:
-            raise RuntimeError("Pruning is for inference only; call model.eval() first, or train with prune=0.")
-        if refused := sorted(record & {"states", "trace_loss"}):
-            raise ValueError(f"Pruned execution does not record {refused[0]}; ask for the pointer, or set prune=0.")
-        drawn = bool(record & {"pointer", "branch"})
-        config = self.config
-        pruned = run_pruned(
-            self.cell,
-            self.control.branch,
-            batch,
-            prune=config.prune,
-            hard=self.hard,
-            normalise=config.normalise,
-            keep=drawn,
-        )
-        found = trace_pruned(pruned, batch) if drawn else {}
-        return Output({"value": self.output(pruned.final)}, recorded(found | {"dropped": pruned.dropped}, record))
+    def walked(self, batch: Batch) -> tuple[Graphs, Tensor]:
+        """What is walked: the control flow graphs, and the tokens of each node's statement."""
+        return batch.graphs, batch.node_tokens
+
+    def prepare(self, batch: Batch, *, record: Collection[str] = ()) -> Batch:
+        """See `ProgramModel.prepare`."""
+        batch.graphs.plan(plan_rows)
+        if "trace_loss" in record:
+            batch.plan(batch_labels)
+        return batch
+
+
+def batch_labels(batch: Batch) -> Tensor:
+    """The side that the true traces take at each row, -1 elsewhere. int8 [row]
+
+    Raises:
+        ValueError: The batch does not hold the true traces.
+    """
+    if batch.trace_offsets is None or batch.trace is None:
+        raise ValueError("The batch has no true traces, so there is no trace_loss; collate it with trace=True.")
+    return branch_labels(batch.graphs, batch.trace_offsets, batch.trace)

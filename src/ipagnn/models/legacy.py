@@ -37,6 +37,12 @@ def upgrade_model(values: Mapping[str, Any]) -> dict[str, Any]:
     modulus = grammar.get("modulus", 1000) if isinstance(grammar, Mapping) else 1000
     if "classes" in upgraded and upgraded["classes"] == modulus:
         del upgraded["classes"]
+    if prune := upgraded.pop("prune", 0):
+        raise ValueError(
+            f"prune is {prune}; version 0.1.0 was the last in which a model's configuration had it. Leave it out, and "
+            "give it with each call: model(batch, prune=...), or `ipagnn evaluate --prune`."
+        )
+    upgraded.pop("execution", None)  # the same results, whatever it was
     known = {each.name for each in fields(model_class(upgraded.get("name", "ipa-gnn")).Config)}
     return {
         name: value

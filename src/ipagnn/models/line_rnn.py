@@ -1,13 +1,13 @@
 """The Line-by-Line RNN."""
 
-from itertools import pairwise
 from typing import ClassVar
 
 from torch import Tensor
 
-from ipagnn.data.contract import Batch, RowKind
+from ipagnn.data.contract import Batch
+from ipagnn.models.base import Walk
 from ipagnn.models.registry import register
-from ipagnn.models.sequence import SequenceModel
+from ipagnn.models.sequence import SequenceModel, Sequences
 
 
 @register
@@ -20,8 +20,14 @@ class LineRNN(SequenceModel):
 
     name: ClassVar[str] = "line-rnn"
     title: ClassVar[str] = "Line-by-Line RNN"
-    rows: ClassVar[RowKind | None] = "lines"
+    walks: ClassVar[Walk] = "lines"
 
-    def sequences(self, batch: Batch) -> list[Tensor]:
+    @staticmethod
+    def statements(batch: Batch) -> tuple[Tensor, Tensor]:
         """The lines."""
-        return [batch.line_tokens[first:end] for first, end in pairwise(batch.line_offsets.tolist())]
+        return batch.line_offsets, batch.line_tokens
+
+    @staticmethod
+    def sequences(batch: Batch) -> Sequences:
+        """See `SequenceModel.sequences`."""
+        return Sequences.of(*LineRNN.statements(batch))

@@ -7,10 +7,11 @@ import torch
 
 from ipagnn._common.options import option
 from ipagnn.models.config import ModelConfig
-from ipagnn.models.message_passing import EDGE_TYPES, MessagePassing
+from ipagnn.models.message_passing import MessagePassing
 from ipagnn.models.registry import register
 from ipagnn.nn.control import Neighbours
 from ipagnn.nn.execution import RunStatement, RunTypedStatement
+from ipagnn.nn.message_passing import EDGE_TYPES
 
 
 @register

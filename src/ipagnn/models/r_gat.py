@@ -10,10 +10,10 @@ from ipagnn._common.options import option
 from ipagnn.data.contract import Batch
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.config import ModelConfig
-from ipagnn.models.message_passing import EDGE_TYPES, Edges
 from ipagnn.models.output import Output, recorded
 from ipagnn.models.registry import register
 from ipagnn.nn.cell import xavier_uniform
+from ipagnn.nn.message_passing import EDGE_TYPES, Edges
 
 LEAK = 0.2
 """Slope of the leaky ReLU on negative attention logits, as in graph attention networks."""

@@ -1,12 +1,12 @@
 """The parts that every model is made of: a Dense layer and the two-layer LSTM that reads a statement token by token."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
-
-STATE_PARTS = 4
-"""A state is (c1, h1, c2, h2): memory and output of both LSTM layers, hidden numbers each."""
+from ipagnn.ops import STATE_PARTS, StatementLSTM
 
 
 def xavier_uniform(inputs: int, outputs: int, generator: torch.Generator) -> nn.Parameter:
@@ -67,6 +67,27 @@ class StatementRNN(nn.Module):
         """
         embedding = self.embedding if tokens is None else self.embedding.index_select(0, tokens)
         return embedding @ self.input_1 + self.bias_1
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """(4 * hidden,)"""
+        return (STATE_PARTS * self.hidden,)
+
+    def prepared(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """`forward`, with the table computed once."""
+        table = self.table()
+        return lambda state, tokens: self.forward(state, tokens, table)
+
+    def weights(self, tokens: Tensor, branch: Dense | None) -> StatementLSTM:
+        """All that compiled executions read: the weights of the cell and of a branch layer.
+
+        Args:
+            tokens: Token ids of the statement at each node. [node, 4]
+            branch: From a state to the logits of (true, false); None where nothing is decided.
+        """
+        layers = (self.input_1, self.hidden_1, self.bias_1, self.input_2, self.hidden_2, self.bias_2)
+        decide = () if branch is None else (branch.weight, branch.bias)
+        return StatementLSTM(tokens, self.embedding, *layers, *decide)
 
     def zero_state(self, rows: int) -> Tensor:
         """The state before anything was read. [row, 4 * hidden]"""

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.contract import Batch
-from ipagnn.models.message_passing import Control, Edges, is_exit
-from ipagnn.nn.cell import STATE_PARTS, Dense
+from ipagnn.nn.cell import Dense
+from ipagnn.nn.message_passing import Control, Edges, is_exit
+from ipagnn.ops import STATE_PARTS
 from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
 
 

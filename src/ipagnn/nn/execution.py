@@ -4,8 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from ipagnn.data.contract import Batch
-from ipagnn.models.message_passing import Edges, Execution, is_exit
-from ipagnn.nn.cell import STATE_PARTS, Dense, StatementRNN
+from ipagnn.nn.cell import Dense, StatementRNN
+from ipagnn.nn.message_passing import Edges, Execution, is_exit
+from ipagnn.ops import STATE_PARTS
 
 
 class RunStatement(Execution):

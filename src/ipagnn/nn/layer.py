@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ipagnn.data.graphs import Graphs
-from ipagnn.nn.cell import Dense
-from ipagnn.ops import PointerCall, walk
+from ipagnn.nn.cell import Dense, StatementRNN
+from ipagnn.ops import PointerCall, StatementLSTM, walk
 
 
 class Cell(Protocol):
@@ -79,7 +79,7 @@ class IPAGNNLayer(nn.Module):
         cell: A cell of yours instead.
         state_shape: Shape of its state; read from its attribute `state_shape` if None.
         branch: From the state after a node to the logits of its successors; a Dense layer over the flat state if None.
-        successors: 2 (true, false) or 3 (true, false, error).
+        successors: 2 (true, false) or 3 (true, false, error); 1 where nothing is decided, for sequences.
         hard: Decide by arg max, with the gradient of the softmax.
         normalise: Divide by the mass that arrived; False is the literal sum of equation 5.
         generator: Draws the weights of the default cell and branch layer.
@@ -104,15 +104,23 @@ class IPAGNNLayer(nn.Module):
         super().__init__()
         if (features is None) == (cell is None):
             raise ValueError("Give either the width of your features, features=16, or a cell of yours, cell=MyCell().")
-        if successors not in (2, 3):
-            raise ValueError(f"successors is {successors}; a node has 2 (true, false) or 3 (true, false, error).")
-        draws = torch.Generator().manual_seed(0) if generator is None else generator
-        self.cell: Cell = FeatureCell(features, hidden, draws) if features is not None else cell  # type: ignore[assignment]
+        if successors not in (1, 2, 3):
+            raise ValueError(f"successors is {successors}; a node has 1, 2 (true, false) or 3 (true, false, error).")
+        if generator is None and (features is not None or branch is None):
+            generator = torch.Generator().manual_seed(0)
+        if features is not None:
+            assert generator is not None
+            cell = FeatureCell(features, hidden, generator)
+        assert cell is not None
+        self.cell: Cell = cell
         shape = state_shape if state_shape is not None else getattr(self.cell, "state_shape", None)
         if shape is None:
             raise ValueError("The cell has no attribute state_shape; give one, or state_shape=(64,) to the layer.")
         self.state_shape: tuple[int, ...] = tuple(shape)
-        self.branch = Dense(torch.Size(self.state_shape).numel(), successors, draws) if branch is None else branch
+        self.branch = branch
+        if branch is None and successors > 1:
+            assert generator is not None
+            self.branch = Dense(torch.Size(self.state_shape).numel(), successors, generator)
         self.successors, self.hard, self.normalise = successors, hard, normalise
 
     def forward(
@@ -124,6 +132,7 @@ class IPAGNNLayer(nn.Module):
         record: Iterable[str] = ("pointer",),
         execution: str = "auto",
         prune: float = 0.0,
+        labels: Tensor | None = None,
     ) -> Walked:
         """Walk the graphs.
 
@@ -137,10 +146,12 @@ class IPAGNNLayer(nn.Module):
                 reach; `reference` computes them all.
             execution: How to compute; `auto` takes the fastest way there is. See `ipagnn.ops`.
             prune: At inference, mass below this that arrives at a node is dropped.
+            labels: The side that the true trace takes at each row (`ipagnn.ops.pointer.rows.branch_labels`), to record
+                `trace_loss`, the negative logarithm of the probability of all these decisions [graph].
         """
         if len(inputs) != graphs.nodes:
             raise ValueError(f"There are inputs of {len(inputs)} nodes, and the graphs have {graphs.nodes}.")
-        if graphs.successors.shape[1] > self.successors:
+        if 1 < self.successors < graphs.successors.shape[1]:
             raise ValueError(
                 f"The graphs have {graphs.successors.shape[1]} successors a node, and the layer decides between "
                 f"{self.successors}; make it with successors=3."
@@ -153,11 +164,13 @@ class IPAGNNLayer(nn.Module):
             graphs=graphs,
             initial=initial,
             execute=self._execute(inputs),
-            decide=self._decide,
+            decide=None if self.branch is None else self._decide,
             hard=self.hard,
             normalise=self.normalise,
             prune=prune,
             record=frozenset(record),
+            labels=labels,
+            lstm=self._lstm(graphs, inputs) if state is None else None,
         )
         result = walk(call, execution)
         return Walked(result.final, result.recorded)
@@ -166,6 +179,14 @@ class IPAGNNLayer(nn.Module):
         cell = self.cell.prepared() if hasattr(self.cell, "prepared") else self.cell
         return lambda state, node: cell(state, inputs[node])
 
+    def _lstm(self, graphs: Graphs, inputs: Tensor) -> StatementLSTM | None:
+        """The weights behind cell and branch layer, if there are compiled executions for them."""
+        if type(self.cell) is not StatementRNN or inputs.shape[1:] != (4,) or graphs.successors.shape[1] != 2:
+            return None
+        branch = self.branch
+        return self.cell.weights(inputs, branch) if branch is None or type(branch) is Dense else None
+
     def _decide(self, state: Tensor, node: Tensor) -> Tensor:
+        assert self.branch is not None
         logits: Tensor = self.branch(state.flatten(1))
         return logits

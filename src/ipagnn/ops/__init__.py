@@ -10,12 +10,29 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from torch import Tensor
+
 from ipagnn._common.hints import near_miss
 from ipagnn.ops import reference
-from ipagnn.ops.call import PointerCall, PointerResult, StatementLSTM
+from ipagnn.ops.call import STATE_PARTS, PointerCall, PointerResult, StatementLSTM
 from ipagnn.ops.pointer import rows
+from ipagnn.ops.pointer.cpu import backend as compiled
+from ipagnn.ops.pointer.streaming import backend as streaming
+from ipagnn.ops.pointer.streaming import pruned
+from ipagnn.ops.pointer.streaming.plan import steps_to_exit
 
-__all__ = ["BACKENDS", "Backend", "PointerCall", "PointerResult", "StatementLSTM", "choose", "walk"]
+__all__ = [
+    "BACKENDS",
+    "STATE_PARTS",
+    "Backend",
+    "PointerCall",
+    "PointerResult",
+    "StatementLSTM",
+    "can_stream",
+    "choose",
+    "steps_to_exit",
+    "walk",
+]
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +53,9 @@ class Backend:
 
 
 BACKENDS: Final = (
+    Backend("streaming", streaming.refuses, streaming.run),
+    Backend("compiled", compiled.refuses, compiled.execute),
+    Backend("pruned", pruned.refuses, pruned.run),
     Backend("rows", rows.refuses, rows.run),
     Backend("reference", reference.refuses, reference.run),
 )
@@ -72,6 +92,11 @@ def choose(call: PointerCall, execution: str = "auto") -> Backend:
 def _note(name: str, refusals: str) -> None:
     """Log a choice, once."""
     log.info("Execution: %s%s.", name, f" ({refusals})" if refusals else "")
+
+
+def can_stream(weight: Tensor) -> bool:
+    """Whether inference with a statement LSTM of weights like this one unrolls no rows, whatever the steps."""
+    return streaming.missing(weight) is None
 
 
 def walk(call: PointerCall, execution: str = "auto") -> PointerResult:

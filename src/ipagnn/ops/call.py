@@ -8,6 +8,9 @@ from torch import Tensor
 
 from ipagnn.data.graphs import Graphs
 
+STATE_PARTS = 4
+"""A state of a statement LSTM is (c1, h1, c2, h2): memory and output of both layers, hidden numbers each."""
+
 Execute = Callable[[Tensor, Tensor], Tensor]
 """From the states before nodes [row, *state] and the nodes [row] to the states after them."""
 Decide = Callable[[Tensor, Tensor], Tensor]

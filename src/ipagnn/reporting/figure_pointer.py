@@ -71,8 +71,8 @@ def trace_pointer(
     Raises:
         ValueError: The model has no instruction pointer.
     """
-    dense = model.with_config(execution="dense", prune=0.0).eval()
-    return [_trace_one(dense, *pair) for pair in zip(programs, complete or programs, strict=True)]
+    model = model.eval()
+    return [_trace_one(model, *pair) for pair in zip(programs, complete or programs, strict=True)]
 
 
 def _trace_one(model: ProgramModel, program: Program, complete: Program) -> PointerTrace:
@@ -82,7 +82,7 @@ def _trace_one(model: ProgramModel, program: Program, complete: Program) -> Poin
         )
     batch = model.collate([program])
     with torch.inference_mode():
-        output = model(batch.to(next(model.parameters()).device), record=("pointer",))
+        output = model(batch.to(next(model.parameters()).device), record=("pointer",), execution="reference")
     by_node = output["pointer"].float().cpu().numpy()
     absorbed = by_node[:, -1] >= _ABSORBED
     shown = by_node[: int(absorbed.argmax()) + 2] if absorbed.any() else by_node

@@ -183,17 +183,17 @@ def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> _Pre
     is_long = len(program) > limits.long_lines
     if model.runs_on_tables:
         return _Prepared(model, program, is_long)
-    follows = model.model.rows == "trace" and not program.is_partial
+    follows = model.model.walks == "trace" and not program.is_partial
     grammar, most = model.grammar, limits.traced
     batch = collate(
         [program],
-        "trace" if follows else None,
         PAPER_BUDGET if follows else model.config.budget,
         modulus=grammar.modulus,
         condition_modulus=grammar.condition_modulus,
         trace_limit=most + 1,
+        trace=follows,
     )
-    if batch.rows is not None and len(batch.rows.node) > most:
+    if batch.trace is not None and len(batch.trace) > most:
         raise ValueError(f"The program executes more than {most:,} statements; this server follows up to {most:,}.")
     steps = int(batch.steps[0])
     if steps > limits.steps and not follows:

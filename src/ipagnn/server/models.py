@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipagnn.inference.explain import explain_program
-from ipagnn.inference.loaded import EXACT_NODE_STEPS, LoadedModel, load_cached
+from ipagnn.inference.loaded import LoadedModel, load_cached
 from ipagnn.languages.arithmetic import Task, parse
 from ipagnn.models import available_models
 from ipagnn.models.files import MODEL_FILE
@@ -47,7 +47,6 @@ class Offer:
         for model in self.models.values():
             program = parse("v0 = 1\nif v0 > 0:\n  v0 += 1", model.grammar.condition_modulus)
             explain_program(program, model)
-            model.for_size(EXACT_NODE_STEPS + 1)
 
     def choose(self, name: str | None, task: Task) -> LoadedModel:
         """The model of that name; without one, the first that was trained for the task, or can do it.

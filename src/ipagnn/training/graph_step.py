@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import ProgramModel
-from ipagnn.models.ipa_gnn import IPAGNN
+from ipagnn.models.ipa_gnn import IPAGNN, batch_labels
 from ipagnn.models.sequence import SequenceModel
 from ipagnn.nn.cell import Decoder
 from ipagnn.ops.pointer.hopper import launcher as packed_hopper
@@ -22,7 +22,7 @@ from ipagnn.training.optim.triton import losses
 
 def can_capture(model: ProgramModel) -> bool:
     """Whether there are fused kernels for a model as it is configured."""
-    return isinstance(model, IPAGNN | SequenceModel) and model.config.execution == "packed"
+    return isinstance(model, IPAGNN | SequenceModel)
 
 
 def gradient(parameter: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class GraphStep(CapturedStep[Plan, Launcher]):
     def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device, *, watch: int = 0) -> None:
         super().__init__(model, config, device, watch=watch)
         self._hopper = packed_hopper.fits(self._weights)
-        self._groups = packed_hopper.groups(self._weights, config.data.batch_size) if self._hopper else 1
+        self._groups = packed_hopper.groups(self._weights, config.batch_size) if self._hopper else 1
         self._side = torch.cuda.Stream(device)
         hidden = model.config.hidden
         self._branch: tuple[Tensor, ...] = tuple(torch.zeros(shape, device=device) for shape in ((4 * hidden, 2), (2,)))
@@ -66,8 +66,11 @@ class GraphStep(CapturedStep[Plan, Launcher]):
 
     def prepare(self, table: ProgramTable) -> Plan:  # type: ignore[override]
         """The plan of a batch, in page-locked memory."""
-        batch = self._model.collate(table, taken=self._trace_loss > 0)
-        return Plan.build(batch, groups=self._groups, pinned=True)
+        model = self._model
+        assert isinstance(model, IPAGNN | SequenceModel)
+        batch = model.collate(table, trace=self._trace_loss > 0)
+        labels = batch.plan(batch_labels) if self._trace_loss else None
+        return Plan.build(*model.walked(batch), batch.target, labels, groups=self._groups, pinned=True)
 
     def _empty(self, capacity: Capacity) -> Plan:
         return Plan.empty(capacity, self._device)

@@ -2,6 +2,9 @@
 
 from typing import Final, NamedTuple
 
+from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
+from ipagnn.languages.arithmetic.vocabulary import MAX_LITERAL
+
 
 class Form(NamedTuple):
     """Something that may be written.
@@ -38,7 +41,26 @@ FORMS: Final = (
     Form("[MASK]", "an unknown statement, also `_`: the answer is a distribution over what it may be"),
     Form("# text", "a comment, on a line of its own or behind a statement"),
 )  # fmt: skip
-"""All forms of statements. The result of a program is v0 modulo 1000 at its end."""
+"""All forms of statements of the paper's language. The result of a program is v0 modulo 1000 at its end."""
+
+
+def forms(grammar: Grammar = PAPER) -> tuple[Form, ...]:
+    """All forms of statements of a grammar: those of the paper's language, and what its options add."""
+    more = []
+    last = grammar.variables - 1
+    if grammar.variables > 1:
+        names = grammar.counter_names
+        more.append(Form(f"v{last} = 4", f"the data variables are v0 to v{last}; v{names.start} and later count loops"))
+    if grammar.tokens > 4:
+        more.append(Form("v0 = 123456789", f"numbers of up to {len(str(MAX_LITERAL))} digits"))
+    if grammar.operand_variable:
+        more.append(Form("v0 += v1", "a variable on the right; also `-=`, and `*=` if it holds a digit"))
+    if grammar.condition_variable:
+        more.append(Form("if v0 < v1:", "compare two variables; also `>`, `>=`, `<=`"))
+    if grammar.wrap:
+        more.append(Form("v0 *= 3", f"every assignment takes its result modulo {grammar.modulus:,}"))
+    return (*FORMS, *more)
+
 
 EXAMPLES: Final = (
     Example("a condition", "v0 = 18\nif v0 % 10 > 5:\n  v0 *= 2\nelse:\n  v0 -= 4\nv0 += 1"),

@@ -4,7 +4,7 @@ The parser accepts more than any grammar draws: every number of the vocabulary, 
 in other ways. A model has seen none of that in training.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ipagnn.languages.arithmetic.grammar import ARITHMETIC, MIN_LENGTH, PAPER, Grammar
@@ -38,14 +38,16 @@ def outside_grammar(program: Program, grammar: Grammar = PAPER) -> list[str]:
     1 to 9`. Length and depth of nesting are not limits of the grammar, but for the number of its loop counters.
     """
     lines = program.lines
-    found = list(_first_line(lines[0], grammar))
+    opening = _first_lines(lines, grammar)
+    declared = {line.variable for line in lines[:opening]}
+    found = [told for i in range(opening) for told in _declaration(lines[i], i + 1, grammar)]
     if len(lines) < MIN_LENGTH:
         found.append(f"the program has one line; trained on {MIN_LENGTH} or more")
     if len(program.masked_lines) > 1:
         found.append(f"the program has {len(program.masked_lines)} masked lines; trained on one at most")
     block = _Block(0, ())
     around: list[_Block] = []
-    for i, line in enumerate(lines[1:], 1):
+    for i, line in enumerate(lines[opening:], opening):
         if line.indent > block.indent:
             around.append(block)
             block = _open(line.indent, block, lines[i - 1])
@@ -54,18 +56,37 @@ def outside_grammar(program: Program, grammar: Grammar = PAPER) -> list[str]:
             block = around.pop()
         following = lines[i + 1] if i + 1 < len(lines) else None
         block.lines += 1
-        found += [f"line {i + 1}: {told}" for told in _line(line, block, lines[i - 1], following, grammar)]
+        told = [*_undeclared(line, declared, grammar), *_line(line, block, lines[i - 1], following, grammar)]
+        found += [f"line {i + 1}: {what}" for what in told]
     while around:
         found += _close(block, len(lines))
         block = around.pop()
     return found
 
 
-def _first_line(line: Line, grammar: Grammar) -> Iterator[str]:
-    if line.operation != "=" or line.variable != 0:
-        yield f"line 1: `{format_line(line, grammar.condition_modulus)}`; trained on a first line `v0 = N`"
-    elif not _within(line.operand, grammar.initial_values):
-        yield f"line 1: v0 = {line.operand}; trained on {_range(grammar.initial_values)}"
+def _first_lines(lines: Sequence[Line], grammar: Grammar) -> int:
+    """How many lines declare the data variables of a program: each is assigned once, the target variable first."""
+    declared: set[int | None] = set()
+    for line in lines[: grammar.variables]:
+        data = line.variable is not None and line.variable < grammar.variables
+        if line.operation != "=" or line.source is not None or not data or line.variable in declared:
+            break
+        declared.add(line.variable)
+    return max(1, len(declared))
+
+
+def _declaration(line: Line, number: int, grammar: Grammar) -> Iterator[str]:
+    first = f"v{grammar.target_variable}"
+    if number == 1 and (line.operation != "=" or line.variable != grammar.target_variable or line.source is not None):
+        yield f"line 1: `{format_line(line, grammar.condition_modulus)}`; trained on a first line `{first} = N`"
+    elif not _within(line.operand, _values(line.variable, grammar)):
+        yield f"line {number}: v{line.variable} = {line.operand}; trained on {_range(_values(line.variable, grammar))}"
+
+
+def _values(variable: int | None, grammar: Grammar) -> tuple[int, int]:
+    """The numbers that are assigned to a data variable."""
+    is_digit = variable is not None and variable >= grammar.variables - grammar.digit_variables
+    return (0, 9) if is_digit else grammar.initial_values
 
 
 def _open(indent: int, around: _Block, header: Line) -> _Block:
@@ -100,41 +121,84 @@ def _line(line: Line, block: _Block, above: Line, below: Line | None, grammar: G
         yield from _condition(line, text, grammar)
     elif line.operation.startswith("while"):
         yield from _loop(line, text, block, above, grammar)
-    elif line.operation == "=" and line.variable == 0:
-        yield f"{text}; trained on v0 set in the first line only"
+    elif line.operation == "=" and line.variable is not None and line.variable < grammar.variables:
+        yield from _assignment(line, text, grammar)
     elif line.operation == "=" and not _counts(line, below):
-        yield f"{text} begins no loop; trained on v0 and loop counters only"
+        yield f"{text} begins no loop; trained on {_variables(grammar.variables)} and loop counters only"
+
+
+def _undeclared(line: Line, declared: set[int | None], grammar: Grammar) -> Iterator[str]:
+    """Data variables that the first lines do not declare; the paper's language has one, which they do."""
+    for variable in (line.variable, line.source):
+        if variable is not None and variable < grammar.variables and variable not in declared and grammar.variables > 1:
+            yield f"v{variable} is not set in the first lines; trained on variables that are"
+
+
+def _assignment(line: Line, text: str, grammar: Grammar) -> Iterator[str]:
+    if not grammar.stmt_assign:
+        are = "v0 set in the first line" if grammar.variables == 1 else "data variables set in the first lines"
+        yield f"{text}; trained on {are} only"
+    elif line.source is not None or not _within(line.operand, _values(line.variable, grammar)):
+        yield f"{text}; trained on {_range(_values(line.variable, grammar))}"
 
 
 def _arithmetic(line: Line, text: str, grammar: Grammar) -> Iterator[str]:
-    if line.variable != 0:
-        yield f"{text}; trained on arithmetic with v0 only"
+    changing = grammar.variables - grammar.digit_variables
+    if line.variable is None or line.variable >= changing:
+        yield f"{text}; trained on arithmetic with {_variables(changing)} only"
     if line.operation not in grammar.arithmetic_operations:
         yield f"{text}; trained on {' '.join(grammar.arithmetic_operations)}"
-    if not _within(line.operand, grammar.operands):
-        yield f"operand {line.operand}; trained on {_range(grammar.operands)}"
+    factors = grammar.operands if grammar.factors == (0, 0) else grammar.factors
+    bounds = factors if line.operation == "*=" else grammar.operands
+    if line.source is not None:
+        yield from _source(line, text, grammar)
+    elif not _within(line.operand, bounds):
+        yield f"operand {line.operand}; trained on {_range(bounds)}"
+    elif not grammar.operand_number and line.operation != "*=" and grammar.variables > 1:
+        yield f"{text}; trained on variables on the right"
+
+
+def _source(line: Line, text: str, grammar: Grammar) -> Iterator[str]:
+    """What is wrong with the variable on the right of an arithmetic line."""
+    digits = range(grammar.variables - grammar.digit_variables, grammar.variables)
+    if not grammar.operand_variable:
+        yield f"{text}; trained on numbers on the right"
+    elif line.operation == "*=" and line.source not in digits:
+        held = f"v{digits.start} to v{digits.stop - 1}, which hold digits" if digits else "numbers"
+        yield f"{text}; trained on products with {held}"
+    elif line.source == line.variable:
+        yield f"{text}; trained on another variable on the right"
 
 
 def _condition(line: Line, text: str, grammar: Grammar) -> Iterator[str]:
     _, comparison, *modulo = line.operation.split()
-    if line.variable != 0 or not modulo:
-        yield f"{text}; trained on conditions of v0 % {grammar.condition_modulus}"
+    of_data = line.variable is not None and line.variable < grammar.variables
+    compares = line.source is not None and line.source < grammar.variables and line.source != line.variable
+    if not of_data or not (modulo or (compares and grammar.condition_variable)):
+        other = " and between two of them" if grammar.condition_variable else ""
+        yield f"{text}; trained on conditions of {_variables(grammar.variables)} % {grammar.condition_modulus}{other}"
     elif comparison not in grammar.comparisons:
         yield f"{text}; trained on {' '.join(grammar.comparisons)}"
-    elif not _within(line.operand, grammar.condition_operands):
+    elif line.source is None and not _within(line.operand, grammar.condition_operands):
         yield f"{text}; trained on comparisons with {_range(grammar.condition_operands)}"
 
 
 def _loop(line: Line, text: str, block: _Block, above: Line, grammar: Grammar) -> Iterator[str]:
-    if (line.operation, line.operand) != ("while >", 0) or not line.variable or not _counts(above, line):
-        yield f"{text}; trained on loops `vK = N`, `while vK > 0`, with K from 1 on"
+    names = grammar.counter_names
+    counts = (line.operation, line.operand) == ("while >", 0) and _counts(above, line) and above.operand is not None
+    if not counts or line.variable is None or line.variable < names.start:
+        yield f"{text}; trained on loops `vK = N`, `while vK > 0`, with K from {names.start} on"
         return
     if not _within(above.operand, grammar.loop_counts):
         yield f"a loop of {above.operand} rounds; trained on {_range(grammar.loop_counts)}"
-    if line.variable > grammar.counters:
-        yield f"v{line.variable} counts a loop; trained on v1 to v{grammar.counters}"
+    if line.variable not in names:
+        yield f"v{line.variable} counts a loop; trained on v{names.start} to v{names.stop - 1}"
     if line.variable in block.counters:
         yield f"v{line.variable} counts an outer loop already; trained on a variable for each"
+
+
+def _variables(count: int) -> str:
+    return "v0" if count == 1 else f"v0 to v{count - 1}"
 
 
 def _counts(line: Line, below: Line | None) -> bool:

@@ -8,10 +8,12 @@
 | `_compiled/targets.py`: `walk_all` | `targets.target` |
 | `_compiled/trace.py`: `trace_nodes`, `loop_depths` | `interpreter.trace`, `loop_depths` |
 | `_compiled/execute.py`: `execute` | `interpreter.execute` |
+| `_compiled/walk.py`: `walk` | `interpreter.execute` |
 | `_compiled/blocks.py`: `block_starts`, `exceeds_blocks` | `block_starts`, `targets.target` |
 | `_compiled/holes.py`: `best_guesses`, `likeliest` | `holes.hole_distribution` |
 | `_compiled/hash.py`: `program_hash` | `program_hash` |
 | `_compiled/random.py`: `seed_stream`, `below` | `RandomStream` |
+| `_compiled/extended.py`: `draw_extended` | `reference_sampler.draw_program`, equal in distribution |
 | `_compiled/sampler.py`: `draw_program` | `reference_sampler.draw_program`, equal in distribution |
 
 Nothing in the package calls these functions except tests. They are slow, and recursive where programs are nested.

@@ -3,7 +3,29 @@
 import numpy as np
 from numba import njit
 
-from ipagnn.data._compiled.collate import build_arrivals
+
+@njit(cache=True, nogil=True)
+def build_arrivals(row_true, row_false, programs):  # type: ignore[no-untyped-def]
+    """The same edges, by destination: offsets and `2 * row + branch`, in the order of the rows they come from."""
+    rows = len(row_true)
+    offsets = np.zeros(rows + programs + 1, np.int32)
+    for r in range(rows):
+        if row_true[r] >= 0:
+            offsets[row_true[r] + 1] += 1
+        if row_false[r] >= 0:
+            offsets[row_false[r] + 1] += 1
+    for d in range(rows + programs):
+        offsets[d + 1] += offsets[d]
+    cursor = offsets.copy()
+    arrivals = np.empty(offsets[rows + programs], np.int32)
+    for r in range(rows):
+        if row_true[r] >= 0:
+            arrivals[cursor[row_true[r]]] = 2 * r
+            cursor[row_true[r]] += 1
+        if row_false[r] >= 0:
+            arrivals[cursor[row_false[r]]] = 2 * r + 1
+            cursor[row_false[r]] += 1
+    return offsets, arrivals
 
 
 @njit(cache=True, nogil=True)

@@ -144,13 +144,15 @@ def label_branches(  # type: ignore[no-untyped-def]
         while 0 <= row < rows:
             node, at = row_node[row], at + 1
             following = trace[at] if at < trace_offsets[graph + 1] else exits[graph]
-            side, decides = 0, False
+            side, edges = -1, 0
             for each in range(successors.shape[1]):
-                if each and _is_edge(successors, node, each):
-                    decides = True
+                if _is_edge(successors, node, each):
+                    edges += 1
                     if successors[node, each] == following:
                         side = each
-            if decides:
+            if side < 0:  # the trace was cut off here
+                break
+            if edges > 1:
                 taken[row] = side
             row = target[row, side]
     return taken

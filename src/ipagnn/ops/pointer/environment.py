@@ -1,6 +1,6 @@
 """The plan of a packed execution whose state is an environment: a value for every variable.
 
-The rows are those of every pointer model (`data.contract.Rows`). What a variable holds is computed where it is written
+The rows are those of every pointer model (`rows.Rows`). What a variable holds is computed where it is written
 and read from there (`_compiled/environment.py`), and each distinct statement on each distinct value once per batch.
 What no output depends on is not computed.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ipagnn.data.contract import Rows
+from ipagnn.data.graphs import Graphs
 from ipagnn.languages.arithmetic.vocabulary import (
     ADD,
     ASSIGN,
@@ -24,6 +24,8 @@ from ipagnn.languages.arithmetic.vocabulary import (
     VARIABLE,
 )
 from ipagnn.ops._compiled.environment import arrange, mark_needed, number_values
+from ipagnn.ops._compiled.plan import build_arrivals
+from ipagnn.ops.pointer.rows import plan_rows
 
 WRITES = np.isin(np.arange(OPERATION, OPERATION + len(OPERATIONS)), [ADD, SUBTRACT, MULTIPLY, ASSIGN])
 """By operation: whether it assigns to its variable."""
@@ -92,17 +94,20 @@ class EnvironmentPlan:
         return replace(self, **moved)
 
 
-def plan_environment(rows: Rows) -> EnvironmentPlan:
+def plan_environment(graphs: Graphs, node_tokens: Tensor) -> EnvironmentPlan:
     """Work out what is computed when.
 
     Args:
-        rows: Of kind `graph`; no statement is masked.
+        graphs: The graphs.
+        node_tokens: Token ids of the statement at each node; none is masked. [node, 4]
     """
-    tokens = rows.tokens.cpu().numpy()
+    rows = graphs.plan(plan_rows)
+    tokens = node_tokens[rows.node].cpu().numpy()
     operation, operand = tokens[:, 1].astype(np.int64) - OPERATION, tokens[:, 3].astype(np.int64) - NUMBER
     variable = tokens[:, 2].astype(np.int64) - VARIABLE
-    program, true, false, branches = (x.cpu().numpy() for x in (rows.program, rows.true, rows.false, rows.branches))
-    offsets, arrivals = (x.cpu().numpy().astype(np.int64) for x in (rows.arrival_offsets, rows.arrivals))
+    program, true, false = (x.contiguous().cpu().numpy() for x in (rows.graph, *rows.target.unbind(dim=1)))
+    branches = rows.edges[:, 1].contiguous().cpu().numpy()
+    offsets, arrivals = (x.astype(np.int64) for x in build_arrivals(true, false, len(graphs)))
     steps = np.array(rows.step_offsets, np.int64)
     slots = int(variable.max(initial=0)) + 1
     values, conditions, mixtures, row_condition, row_value = number_values(
@@ -126,4 +131,4 @@ def plan_environment(rows: Rows) -> EnvironmentPlan:
     found += [tuple(each.tolist()) for each in host]
     found += [torch.from_numpy(each) for each in tensors]
     plan = EnvironmentPlan(*found)
-    return plan.to(rows.tokens.device)
+    return plan.to(graphs.device)

@@ -6,6 +6,7 @@ The rows of one step, over all graphs, are one call of the cell. An exit needs n
 everything that ever arrived, divided once. Gradients flow through everything, what is recorded included.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.graphs import Graphs, Tensors, edge_mask
-from ipagnn.ops._compiled.rows import build_rows
+from ipagnn.ops._compiled.rows import build_rows, label_branches
 from ipagnn.ops.call import PointerCall, PointerResult
 from ipagnn.ops.pointer.equations import branch_decisions, divide, spread
 
@@ -53,6 +54,17 @@ def plan_rows(graphs: Graphs) -> Rows:
     rows = torch.from_numpy(node)
     edges = edge_mask(graphs)[rows.long()]
     return Rows(tuple(offsets.tolist()), rows, torch.from_numpy(graph), edges, torch.from_numpy(target)).to(device)
+
+
+def branch_labels(graphs: Graphs, trace_offsets: Tensor, trace: Tensor) -> Tensor:
+    """The side that the true traces take at each row, -1 where they do not pass or decide nothing. int8 [row]"""
+    rows = graphs.plan(plan_rows)
+    if not len(rows):
+        return torch.zeros(0, dtype=torch.int8, device=graphs.device)
+    fields = (graphs.successors, graphs.exits, trace_offsets, trace)
+    of_rows = (rows.node, rows.graph, rows.target)
+    reads, walks = ([np.ascontiguousarray(x.cpu().numpy()) for x in some] for some in (fields, of_rows))
+    return torch.from_numpy(label_branches(*reads, rows.step_offsets[1], *walks)).to(graphs.device)  # type: ignore[call-arg]
 
 
 def steps_of_rows(rows: Rows) -> Tensor:
@@ -147,7 +159,7 @@ def run(call: PointerCall) -> PointerResult:
             here = slice(edges.step_offsets[t], edges.step_offsets[t + 1])
             code, target = edges.code[here] - sides * first, edges.target[here] - to
             message = spread(w[code], a) * a[code // sides]
-            total = a.new_zeros(size, *a.shape[1:]).index_add(0, target, message)  # equation 5
+            total = message.new_zeros(size, *a.shape[1:]).index_add(0, target, message)  # equation 5
             return total, w.new_zeros(size).index_add(0, target, w[code])  # equation 6
 
         total, more = arriving(departures.to_exits, 0, len(graphs))
@@ -160,21 +172,36 @@ def run(call: PointerCall) -> PointerResult:
         nothing = final.new_zeros(0, sides)
         values = [(nothing[:, 0], nothing, nothing, call.initial[:0], call.initial[:0])]
     found = RowValues(*(torch.cat(parts) for parts in zip(*values, strict=True)))
-    return PointerResult(final, record_rows(call, rows, found))
+    recorded = record_rows(graphs, found, call.record, normalise=call.normalise, initial=call.initial)
+    if "dropped" in call.record:
+        recorded["dropped"] = final.new_zeros(len(graphs))
+    if "trace_loss" in call.record and call.labels is not None:
+        recorded["trace_loss"] = trace_losses(found.soft, call.labels, rows, len(graphs))
+    return PointerResult(final, recorded)
 
 
-def record_rows(call: PointerCall, rows: Rows, values: RowValues) -> dict[str, Tensor]:
-    """From rows back to the axes of the paper, [step, node], as far as the call asks for it.
+def record_rows(
+    graphs: Graphs,
+    values: RowValues,
+    record: Collection[str],
+    *,
+    normalise: bool = True,
+    initial: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """From rows back to the axes of the paper, [step, node].
 
     Steps are those of the graph with the most; node-steps without a row are 0, or NaN for branch decisions.
+
+    Args:
+        graphs: The graphs.
+        values: Of their rows.
+        record: Any of `pointer`, `branch` and `states`; others are left out.
+        normalise: Divide the states of exits by the mass that has arrived.
+        initial: The state at the start of each graph; zeros if None. [graph, *state]
     """
-    graphs, record = call.graphs, call.record
+    rows = graphs.plan(plan_rows)
     found: dict[str, Tensor] = {}
-    if "dropped" in record:
-        found["dropped"] = values.mass.new_zeros(len(graphs))
-    if "trace_loss" in record and call.labels is not None:
-        found["trace_loss"] = trace_losses(values.soft, call.labels, rows, len(graphs))
-    if not {"pointer", "branch", "states"} & record:
+    if not {"pointer", "branch", "states"} & set(record):
         return found
     exits, node, step = graphs.exits.long(), rows.node.long(), steps_of_rows(rows)
     last = max(graphs.steps.tolist(), default=0)
@@ -200,8 +227,9 @@ def record_rows(call: PointerCall, rows: Rows, values: RowValues) -> dict[str, T
         assert values.states is not None
         assert values.proposals is not None
         total = absorbed(spread(weight, values.proposals) * values.proposals[source])
-        total = total + torch.where(spread(graphs.start == graphs.exits, call.initial), call.initial, 0.0)
-        final = divide(total, mass) if call.normalise else total
+        if initial is not None:
+            total = total + torch.where(spread(graphs.start == graphs.exits, initial), initial, 0.0)
+        final = divide(total, mass) if normalise else total
         found["states"] = place(values.states, last + 1, 0.0).index_copy(1, exits, final)
     return found
 

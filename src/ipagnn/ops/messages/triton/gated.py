@@ -5,16 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ipagnn.models.base import ProgramModel
-from ipagnn.models.message_passing import MessagePassing
-from ipagnn.nn.control import InstructionPointer
-from ipagnn.nn.execution import GatedUpdate
 from ipagnn.ops.messages._compiled.rows import START
-from ipagnn.ops.messages.rows import KIND_OF_SLOT
+from ipagnn.ops.messages.call import Messages
 from ipagnn.ops.messages.triton import backward as backward_kernels
 from ipagnn.ops.messages.triton import forward as kernels
 from ipagnn.ops.messages.triton.launcher import RowLauncher, Shapes, Tile, Tiles, blocks, clear, product
-from ipagnn.ops.messages.triton.plan import MessageCapacity, MessagePlan
+from ipagnn.ops.messages.triton.plan import KIND_OF_SLOT, MessageCapacity, MessagePlan
 from ipagnn.ops.pointer.equations import EPSILON
 from ipagnn.ops.pointer.triton.buffers import Weights
 
@@ -27,14 +23,10 @@ BACKWARD_TILES = Tiles(Tile(128, 128, 64, 8, 3, blocks=3), Tile(64, 32, 64, 4, 3
 class GatedLauncher(RowLauncher):
     """GGNN and NoExecute: Dense layers, a GRU, and a pointer or none."""
 
-    def __init__(
-        self, model: ProgramModel, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool
-    ) -> None:
-        super().__init__(model, weights, plan, memory, exact=exact)
-        assert isinstance(model, MessagePassing)
-        self.control, self.execution = model.control, model.execution
-        self.pointer, self.absorbs = isinstance(self.control, InstructionPointer), self.control.exit_keeps
-        normalise = isinstance(self.control, InstructionPointer) and self.control.normalise
+    def __init__(self, how: Messages, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
+        super().__init__(how, weights, plan, memory, exact=exact)
+        self.pointer, self.absorbs = how.kind != "neighbours", how.kind == "absorbing"
+        normalise = self.pointer and how.normalise
         padded, slots, device = self.padded, self.slots, memory.device
         self.w_messages = torch.zeros(padded, slots, padded, dtype=weights.dtype, device=device)
         self.w_input, self.w_hidden = torch.zeros(2, padded, 3, padded, dtype=weights.dtype, device=device)
@@ -77,7 +69,7 @@ class GatedLauncher(RowLauncher):
         return tiled
 
     @classmethod
-    def shapes(cls, model: ProgramModel, weights: Weights, capacity: MessageCapacity) -> Shapes:
+    def shapes(cls, weights: Weights, capacity: MessageCapacity) -> Shapes:
         """See `MessageLauncher`."""
         rows, slots, padded, kind = capacity.rows, capacity.slots, weights.padded, weights.dtype
         shapes: Shapes = {
@@ -94,14 +86,6 @@ class GatedLauncher(RowLauncher):
         if capacity.kind != "neighbours":  # without a pointer nobody reads messages when their gradients are written
             shapes["d_messages"] = shapes["messages"]
         return shapes
-
-    def inputs(self) -> tuple[Tensor, ...]:
-        """See `MessageLauncher`."""
-        assert isinstance(self.execution, GatedUpdate)
-        dense, gru = self.execution.dense, self.execution.gru
-        weight, bias = torch.stack([x.weight for x in dense]), torch.stack([x.bias for x in dense])  # type: ignore[misc]
-        branch = tuple(self.control.branch.parameters()) if isinstance(self.control, InstructionPointer) else ()
-        return *self.cell_inputs(), weight, bias, gru.input, gru.hidden, gru.bias, *branch
 
     def forward(self, *weights: Tensor) -> Tensor:
         """See `MessageLauncher`."""

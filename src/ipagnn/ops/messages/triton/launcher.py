@@ -10,8 +10,8 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
-from ipagnn.models.base import ProgramModel
-from ipagnn.nn.cell import STATE_PARTS
+from ipagnn.ops.call import STATE_PARTS
+from ipagnn.ops.messages.call import Messages
 from ipagnn.ops.messages.triton import backward as backward_kernels
 from ipagnn.ops.messages.triton import forward as kernels
 from ipagnn.ops.messages.triton.plan import MessagePlan
@@ -238,7 +238,7 @@ class MessageLauncher(ABC, Generic[PlanT]):
     """Launches the kernels of one forward and backward pass over a plan.
 
     Args:
-        model: Whose configuration counts; its weights come with each pass.
+        how: How messages are passed; the weights come with each pass.
         weights: Of the LSTM, as kernels read them.
         plan: What is read.
         memory: To lay buffers in, of `bytes` bytes.
@@ -247,11 +247,11 @@ class MessageLauncher(ABC, Generic[PlanT]):
 
     parts = STATE_PARTS
 
-    def __init__(self, model: ProgramModel, weights: Weights, plan: PlanT, memory: Tensor, *, exact: bool) -> None:
-        self.model, self.weights, self.exact = model, weights, exact
+    def __init__(self, how: Messages, weights: Weights, plan: PlanT, memory: Tensor, *, exact: bool) -> None:
+        self.how, self.weights, self.exact = how, weights, exact
         self.plan: PlanT = plan
         self.hidden, self.padded = weights.hidden, weights.padded
-        shapes = self.shapes(model, weights, plan.capacity)
+        shapes = self.shapes(weights, plan.capacity)
         used = size_of(shapes)
         self.views = lay(shapes, memory)
         self.waves = StatementWaves(weights, plan, memory[used:], exact=exact)
@@ -259,39 +259,28 @@ class MessageLauncher(ABC, Generic[PlanT]):
 
     @classmethod
     @abstractmethod
-    def shapes(cls, model: ProgramModel, weights: Weights, capacity: Any) -> Shapes:
+    def shapes(cls, weights: Weights, capacity: Any) -> Shapes:
         """Buffers beside those of the statements."""
 
     @classmethod
-    def bytes(cls, model: ProgramModel, weights: Weights, capacity: Any) -> int:
+    def bytes(cls, weights: Weights, capacity: Any) -> int:
         """Memory that all buffers take."""
-        return size_of(cls.shapes(model, weights, capacity)) + StatementWaves.bytes(weights, capacity.statements)
-
-    @abstractmethod
-    def inputs(self) -> tuple[Tensor, ...]:
-        """The model's weights, as `forward` takes them."""
+        return size_of(cls.shapes(weights, capacity)) + StatementWaves.bytes(weights, capacity.statements)
 
     @abstractmethod
     def forward(self, *weights: Tensor) -> Tensor:
-        """Final states. [program, parts * hidden]"""
+        """Final states [program, parts * hidden], from the weights of `MessagePassing.message_weights`."""
 
     @abstractmethod
     def backward(self, d_final: Tensor) -> tuple[Tensor, ...]:
         """The gradients of the weights, from that of the final states."""
 
-    def cell_inputs(self) -> tuple[Tensor, ...]:
-        """The weights of the LSTM."""
-        cell = self.model.cell
-        return cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2
-
 
 class RowLauncher(MessageLauncher[MessagePlan]):
     """Of models that start with Embed(x_n)."""
 
-    def __init__(
-        self, model: ProgramModel, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool
-    ) -> None:
-        super().__init__(model, weights, plan, memory, exact=exact)
+    def __init__(self, how: Messages, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
+        super().__init__(how, weights, plan, memory, exact=exact)
         self.slots = plan.capacity.slots
 
     def tile(self, tiles: Tiles) -> tuple[Tile, tuple[int]]:
@@ -331,9 +320,9 @@ class _Run(torch.autograd.Function):
         return (None, *ctx.launcher.backward(gradients[0]))
 
 
-def execute(launcher: MessageLauncher[Any]) -> Tensor:
-    """Final states [program, parts * hidden] of the launcher's plan, differentiable in the model's weights.
+def execute(launcher: MessageLauncher[Any], weights: tuple[Tensor, ...]) -> Tensor:
+    """Final states [program, parts * hidden] of the launcher's plan, differentiable in the weights.
 
     The backward pass reads what the forward pass left in the buffers, so it must follow before these are used again.
     """
-    return _Run.apply(launcher, *launcher.inputs())  # type: ignore[no-any-return, no-untyped-call]
+    return _Run.apply(launcher, *weights)  # type: ignore[no-any-return, no-untyped-call]

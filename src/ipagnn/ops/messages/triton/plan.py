@@ -6,7 +6,7 @@ final state of the exit are there, so a program whose steps are over has none, a
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +17,11 @@ from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.ops._compiled.plan import token_order
 from ipagnn.ops.messages._compiled.rows import build_message_rows, distinct_statements
-from ipagnn.ops.pointer.triton.plan import TOKEN_CHUNK, lay_out, roomy
+from ipagnn.ops.messages.call import MessageKind
+from ipagnn.ops.pointer.triton.plan import TOKEN_CHUNK, lay_out, round_up_capacity
 
-MessageKind = Literal["neighbours", "pointer", "absorbing"]
-"""Whose rows: all neighbours exchange messages, a pointer weighs them, or it does and exits absorb what arrives."""
-
-
+KIND_OF_SLOT = {2: (0, 1), 4: (0, 2, 1, 3)}
+"""The edge type of each slot, where there are two or four. The rarer types come last."""
 ROOM = 8
 """Sizes between two powers of 2: rows are rounded up by at most 9%."""
 
@@ -164,15 +163,15 @@ class MessagePlan:
         arrival_offsets, arrivals, targets, departure_offsets, departures = messages
         steps, rows, nodes = len(offsets) - 2, len(node), int(offsets[1])
         statement, member_offsets, members, tokens = distinct_statements(batch.node_tokens.numpy()[node[:nodes]])
-        room = roomy(rows, ROOM)
+        room = round_up_capacity(rows, ROOM)
         capacity = MessageCapacity(
             kind=kind,
             rows=room,
             edges=room * max(1, -(-len(arrivals) // room)),
             programs=len(batch),
             steps=4 * max(1, -(-steps // 4)),
-            nodes=roomy(nodes, ROOM),
-            statements=roomy(len(tokens), ROOM),
+            nodes=round_up_capacity(nodes, ROOM),
+            statements=round_up_capacity(len(tokens), ROOM),
         )
         plan = MessagePlan.empty(capacity, "cpu", pinned=pinned)
         plan.offsets.numpy()[:] = rows

@@ -13,7 +13,7 @@ from torch import Tensor
 from ipagnn.data.contract import Batch
 from ipagnn.ops.messages._compiled.statements import build_statement_rows
 from ipagnn.ops.messages.triton.plan import ROOM, fill, token_fields, token_sizes
-from ipagnn.ops.pointer.triton.plan import lay_out, roomy
+from ipagnn.ops.pointer.triton.plan import lay_out, round_up_capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,10 @@ class StatementPlan:
             slots,
         )
         arrival_offsets, arrivals, departure_offsets, departures = messages
-        room = roomy(len(tokens), ROOM)
+        room = round_up_capacity(len(tokens), ROOM)
         capacity = StatementCapacity(
             statements=room,
-            exits=roomy(int(exit_offsets[-1]), ROOM),
+            exits=round_up_capacity(int(exit_offsets[-1]), ROOM),
             edges=room * max(1, -(-len(arrivals) // room)),
             programs=len(batch),
             steps=4 * max(1, -(-(len(offsets) - 2) // 4)),

@@ -5,10 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ipagnn.models.base import ProgramModel
-from ipagnn.models.message_passing import MessagePassing
-from ipagnn.nn.control import Neighbours
-from ipagnn.nn.execution import TypedMessages
+from ipagnn.ops.messages.call import Messages
 from ipagnn.ops.messages.triton import mix as kernels
 from ipagnn.ops.messages.triton.launcher import (
     MessageLauncher,
@@ -32,13 +29,9 @@ PRODUCT_TILES = Tiles(Tile(128, 128, 64, 8, 3), Tile(64, 32, 64, 4, 3))
 class StatementLauncher(MessageLauncher[StatementPlan]):
     """NoControl: every statement is executed at every step, and states are exchanged with all neighbours."""
 
-    def __init__(
-        self, model: ProgramModel, weights: Weights, plan: StatementPlan, memory: Tensor, *, exact: bool
-    ) -> None:
-        super().__init__(model, weights, plan, memory, exact=exact)
-        assert isinstance(model, MessagePassing)
-        assert isinstance(model.control, Neighbours)
-        self.execution, slots, v = model.execution, plan.capacity.slots, self.views
+    def __init__(self, how: Messages, weights: Weights, plan: StatementPlan, memory: Tensor, *, exact: bool) -> None:
+        super().__init__(how, weights, plan, memory, exact=exact)
+        slots, v = plan.capacity.slots, self.views
         self._mixed: dict[str, Any] = {
             "offsets": plan.offsets,
             "total_step": plan.capacity.steps + 1,
@@ -48,7 +41,7 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
             "capacity": plan.capacity.statements,
             "programs": plan.capacity.exits,
             "eps": EPSILON,
-            "NORMALISE": model.control.divisor == "mass",
+            "NORMALISE": how.normalise,
             "SLOTS": slots,
             "P": self.padded,
         }
@@ -71,7 +64,7 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
         self._grid = (2 * self.row_blocks,)  # of one warp each: as many as multiprocessors hold
 
     @classmethod
-    def shapes(cls, model: ProgramModel, weights: Weights, capacity: StatementCapacity) -> Shapes:
+    def shapes(cls, weights: Weights, capacity: StatementCapacity) -> Shapes:
         """See `MessageLauncher`."""
         exits = cls.parts, capacity.exits, weights.padded
         shapes: Shapes = {"exits": (exits, torch.float32), "d_exits": (exits, weights.dtype)}
@@ -80,13 +73,6 @@ class StatementLauncher(MessageLauncher[StatementPlan]):
                 shape = cls.parts, rows, capacity.slots, weights.padded
                 shapes |= {name: (shape, weights.dtype), f"d_{name}": (shape, weights.dtype)}
         return shapes
-
-    def inputs(self) -> tuple[Tensor, ...]:
-        """See `MessageLauncher`."""
-        if not isinstance(self.execution, TypedMessages):
-            return self.cell_inputs()
-        weight, bias = (torch.stack([getattr(x, name) for x in self.execution.dense]) for name in ("weight", "bias"))
-        return *self.cell_inputs(), weight, bias
 
     def forward(self, *weights: Tensor) -> Tensor:
         """See `MessageLauncher`."""

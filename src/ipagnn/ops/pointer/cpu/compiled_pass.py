@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.ops.pointer.cpu.math import jit, multiply, product, sigmoid, tanh
-from ipagnn.ops.pointer.cpu.torch_pass import TOKENS, PackedPass
+from ipagnn.ops.pointer.cpu.packed_pass import TOKENS, PackedPass
 from ipagnn.ops.pointer.equations import EPSILON
 
 
@@ -265,7 +265,7 @@ def _walk_back(  # type: ignore[no-untyped-def]
 
 
 class CompiledPass(PackedPass):
-    """`PackedPass` with compiled walks, in types for which there is a `product`."""
+    """`PackedPass` with its walks, in types for which there is a `product`."""
 
     def prepare(self) -> None:
         """Look at everything as arrays."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weights of one pass, as the step reads them; products run in the type of the kernels.
+    """The weights of one pass, as the step reads them.
 
     Attributes:
         table: What each token that rows have adds to the gates of layer 1. [token, 4 * hidden]
@@ -31,7 +31,6 @@ class Weights:
 
     @staticmethod
     def of(
-        kind: torch.dtype,
         table: Tensor,
         hidden_1: Tensor,
         input_2: Tensor,
@@ -40,11 +39,11 @@ class Weights:
         branch_weight: Tensor | None = None,
         branch_bias: Tensor | None = None,
     ) -> "Weights":
-        """From a model's parameters; `kind` is the type that products run in."""
+        """From a model's parameters."""
         decides = branch_weight is not None and branch_bias is not None
-        hidden_1, kernel_2 = hidden_1.to(kind), torch.cat([input_2, hidden_2]).to(kind)
+        kernel_2 = torch.cat([input_2, hidden_2])
         return Weights(
-            table.to(bias_2.dtype),
+            table,
             hidden_1,
             kernel_2,
             bias_2,
@@ -62,11 +61,15 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """The rows of some of a batch's programs; fields as in `Rows`, with rows and programs counted from 0.
+    """The rows of some of a batch's programs, with rows and programs counted from 0.
 
     Attributes:
         steps: Step t computes the rows `steps[t] : steps[t + 1]`.
         programs: How many.
+        tokens: Rows of the token table. [row, 4]
+        program, true, false: As `graph` and the two sides of `target` of `Rows`. [row]
+        branches: Whether the row decides. [row]
+        labels: The side that the true trace takes, -1 elsewhere; None if it is not known. [row]
         rows: Where its rows stand among those of the batch; None if it has them all. [row]
     """
 
@@ -77,5 +80,5 @@ class Portion:
     branches: Tensor
     true: Tensor
     false: Tensor
-    taken: Tensor | None = None
+    labels: Tensor | None = None
     rows: Tensor | None = None

@@ -15,11 +15,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from ipagnn.data.contract import Rows
 from ipagnn.ops.pointer.cpu.compiled_pass import CompiledPass
 from ipagnn.ops.pointer.cpu.inputs import Portion, Weights
-from ipagnn.ops.pointer.cpu.math import product
-from ipagnn.ops.pointer.cpu.torch_pass import PackedPass
+from ipagnn.ops.pointer.rows import Rows, RowValues
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,20 +31,31 @@ class Parts:
 
     Args:
         rows: The plan.
+        tokens: Rows of the token table for the statement of each row. [row, 4]
+        labels: The side that the true trace takes at each row, -1 elsewhere; None if it is not known. [row]
         programs: Number of programs in the batch.
         hard: Decide by arg max.
         normalise: Divide arriving states by the mass that arrived.
-        keep: Keep the buffers of all rows, for a backward pass or for `told`.
+        keep: Keep the buffers of all rows, for a backward pass or for `values`.
         spare: Memory of passes that are over, which this one may use and gives back after its backward pass; None if
-            it should not, as when somebody looks at what it told.
+            it should not, as when somebody looks at the values.
     """
 
     def __init__(
-        self, rows: Rows, programs: int, *, hard: bool, normalise: bool, keep: bool, spare: list[Tensor] | None = None
+        self,
+        rows: Rows,
+        tokens: Tensor,
+        labels: Tensor | None,
+        programs: int,
+        *,
+        hard: bool,
+        normalise: bool,
+        keep: bool,
+        spare: list[Tensor] | None = None,
     ) -> None:
-        self._rows, self._programs, self._spare = rows, programs, spare
+        self._rows, self._tokens, self._labels, self._programs, self._spare = rows, tokens, labels, programs, spare
         self._hard, self._normalise, self._keep = hard, normalise, keep
-        self._passes: list[PackedPass] = []
+        self._passes: list[CompiledPass] = []
 
     def forward(self, *weights: Tensor) -> tuple[Tensor, Tensor]:
         """From the weights in the order of `Weights.of` to what programs end with.
@@ -55,27 +64,20 @@ class Parts:
             The state of each exit [program, 4 * hidden], and the loss of the decisions that the true traces take, as
             far as the rows tell them [program].
         """
-        device = weights[0].device.type
-        kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weights[1].dtype
-        with torch.autocast(device, enabled=False):
-            loaded = Weights.of(kind, *(weight.detach() for weight in weights))
-        compiled = device == "cpu" and kind == loaded.bias_2.dtype and product(kind) is not None
-        make = CompiledPass if compiled else PackedPass
-        count = 1
-        if device == "cpu":
-            count = max(1, min(torch.get_num_threads(), int(len(self._rows) * loaded.hidden**2 / LEAST_WORK)))
+        with torch.autocast("cpu", enabled=False):
+            loaded = Weights.of(*(weight.detach() for weight in weights))
+        count = max(1, min(torch.get_num_threads(), int(len(self._rows) * loaded.hidden**2 / LEAST_WORK)))
 
-        def execute(portion: Portion) -> PackedPass:
+        def execute(portion: Portion) -> CompiledPass:
             memory = memories.pop()
             options = {"hard": self._hard, "normalise": self._normalise, "keep": self._keep}
-            with torch.autocast(device, enabled=False):
-                done = make(loaded, portion, **options, memory=memory)
-                done.forward()
+            done = CompiledPass(loaded, portion, **options, memory=memory)
+            done.forward()
             return done
 
-        portions = split(self._rows, self._programs, count)
+        portions = split(self._rows, self._tokens, self._labels, self._programs, count)
         memories = self._borrow(len(portions), loaded.bias_2)
-        self._passes = at_once(execute, portions, on_cpu=device == "cpu")
+        self._passes = run_parallel(execute, portions)
         losses = [done.trace_loss() for done in self._passes]
         return torch.cat([done.final for done in self._passes]), torch.cat(losses)
 
@@ -84,12 +86,12 @@ class Parts:
         counts = [done.portion.programs for done in self._passes]
         memories = [done.memory for done in self._passes]
 
-        def back(part: tuple[PackedPass, Tensor, Tensor]) -> list[Tensor]:
+        def back(part: tuple[CompiledPass, Tensor, Tensor]) -> list[Tensor]:
             done, *gradients = part
             return done.backward(*gradients)
 
         given = zip(self._passes, d_final.split(counts), d_trace_loss.split(counts), strict=True)
-        first, *others = at_once(back, given, on_cpu=d_final.device.type == "cpu")
+        first, *others = run_parallel(back, given)
         if self._spare is not None:
             with _lock:
                 self._spare[:] = [memory for memory in memories if memory is not None]
@@ -103,48 +105,49 @@ class Parts:
         with _lock:
             spare = self._spare if self._keep and self._spare else []
             found = [spare.pop() for _ in range(min(count, len(spare)))]
-        fits = [memory for memory in found if memory.dtype == like.dtype and memory.device == like.device]
+        fits = [memory for memory in found if memory.dtype == like.dtype]
         return [*fits, *[None] * (count - len(fits))]
 
-    def told(self) -> tuple[Tensor, ...]:
-        """mass, shares, states and proposals of all rows, in their order."""
-        parts = [(done.mass, done.shares, done.before, done.after) for done in self._passes]
+    def values(self) -> RowValues:
+        """What was computed for all rows, in their order."""
+        parts = [(done.mass, done.shares, done.soft, done.before, done.after) for done in self._passes]
         if len(parts) == 1:
-            return parts[0]
+            return RowValues(*parts[0])
         order = torch.cat([done.portion.rows for done in self._passes if done.portion.rows is not None]).argsort()
-        return tuple(torch.cat(values)[order] for values in zip(*parts, strict=True))
+        return RowValues(*(torch.cat(values)[order] for values in zip(*parts, strict=True)))
 
 
-def split(rows: Rows, programs: int, parts: int) -> list[Portion]:
+def split(rows: Rows, tokens: Tensor, labels: Tensor | None, programs: int, parts: int) -> list[Portion]:
     """Up to `parts` portions of about equally many rows: programs that follow each other, at least one row each."""
-    of_rows = rows.tokens, rows.program, rows.branches, rows.true, rows.false, rows.taken
-    whole = Portion(rows.step_offsets, programs, *of_rows)
+    true, false = rows.target.t().contiguous()
+    fields = (tokens, rows.graph, rows.edges[:, 1].contiguous(), true, false, labels)
+    whole = Portion(rows.step_offsets, programs, *fields)
     if parts == 1:
         return [whole]
     total = len(rows)
-    ends = torch.bincount(rows.program, minlength=programs).cumsum(dim=0)
-    wanted = torch.arange(1, parts, device=ends.device) * total // parts
+    ends = torch.bincount(rows.graph, minlength=programs).cumsum(dim=0)
+    wanted = torch.arange(1, parts) * total // parts
     chosen = {int(ends[i]): i + 1 for i in torch.searchsorted(ends, wanted).tolist()}  # rows so far: programs so far
     bounds = [0, *(chosen[end] for end in sorted(chosen) if 0 < end < total), programs]
     if len(bounds) == 2:
         return [whole]
-    return [_portion(rows, first, last) for first, last in pairwise(bounds)]
+    return [_portion(whole, first, last) for first, last in pairwise(bounds)]
 
 
-def _portion(rows: Rows, first: int, last: int) -> Portion:
+def _portion(whole: Portion, first: int, last: int) -> Portion:
     """The rows of programs `first : last`."""
-    here = ((rows.program >= first) & (rows.program < last)).nonzero().squeeze(1)
-    offsets: list[int] = torch.searchsorted(here, torch.tensor(rows.step_offsets, device=here.device)).tolist()
+    here = ((whole.program >= first) & (whole.program < last)).nonzero().squeeze(1)
+    offsets: list[int] = torch.searchsorted(here, torch.tensor(whole.steps)).tolist()
     steps = tuple(offset for t, offset in enumerate(offsets) if t == 0 or offset > offsets[t - 1])
     # New places of all targets: -1 for none, then rows, then exits; -1 counts from the end.
-    places = rows.true.new_full((len(rows) + last + 1,), -1)
-    places[here] = torch.arange(len(here), dtype=places.dtype, device=places.device)
-    exits = torch.arange(last - first, dtype=places.dtype, device=places.device)
-    places[len(rows) + first : len(rows) + last] = len(here) + exits
-    true, false = places[rows.true[here]], places[rows.false[here]]
-    program = rows.program[here] - first
-    taken = None if rows.taken is None else rows.taken[here]
-    return Portion(steps, last - first, rows.tokens[here], program, rows.branches[here], true, false, taken, here)
+    rows = whole.steps[-1]
+    places = whole.true.new_full((rows + last + 1,), -1)
+    places[here] = torch.arange(len(here), dtype=places.dtype)
+    places[rows + first : rows + last] = len(here) + torch.arange(last - first, dtype=places.dtype)
+    true, false = places[whole.true[here]], places[whole.false[here]]
+    labels = None if whole.labels is None else whole.labels[here]
+    program = whole.program[here] - first
+    return Portion(steps, last - first, whole.tokens[here], program, whole.branches[here], true, false, labels, here)
 
 
 _SOFTLY = 1  # omp_pause_soft
@@ -156,10 +159,10 @@ _lock = Lock()
 _pool: tuple[int, ThreadPoolExecutor] | None = None
 
 
-def at_once(do: Callable[[Item], Result], items: Iterable[Item], *, on_cpu: bool) -> list[Result]:
-    """`do` all items, each on a thread of its own."""
+def run_parallel(do: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Call `do` with all items, each on a thread of its own."""
     items = list(items)
-    if torch.get_num_threads() == 1 or not on_cpu:
+    if torch.get_num_threads() == 1:
         return [do(item) for item in items]
 
     def quietly(item: Item) -> Result:

@@ -10,12 +10,11 @@ from typing import Literal
 
 import torch
 import triton
-from torch import Tensor
 
-from ipagnn.nn.cell import Dense, StatementRNN
+from ipagnn.ops.call import PointerCall, PointerResult, StatementLSTM
 from ipagnn.ops.pointer.equations import EPSILON, divide
 from ipagnn.ops.pointer.streaming import kernels as kernels
-from ipagnn.ops.pointer.streaming.plan import PointerPlan, SequencePlan
+from ipagnn.ops.pointer.streaming.plan import plan_pointer, plan_sequences
 from ipagnn.ops.pointer.triton.buffers import Weights, pad
 
 Precision = Literal["fp32", "tf32x3", "tf32", "bf16"]
@@ -59,30 +58,28 @@ class _Waves:
     """The five waves of a step over buffers for so many rows.
 
     Args:
-        cell, branch: Whose weights they use.
+        lstm: Whose weights they use.
         rows: Most rows of a step.
         steps: Most steps.
         precision: Of the products.
         in_place: Rows go on where they ended, as sequences do.
     """
 
-    def __init__(
-        self, cell: StatementRNN, branch: Dense | None, rows: int, steps: int, precision: Precision, in_place: bool
-    ) -> None:
-        device, dtype = cell.embedding.device, torch.bfloat16 if precision == "bf16" else torch.float32
+    def __init__(self, lstm: StatementLSTM, rows: int, steps: int, precision: Precision, in_place: bool) -> None:
+        device, dtype = lstm.embedding.device, torch.bfloat16 if precision == "bf16" else torch.float32
         self.hidden, self.rows, self.steps, self.precision, self.in_place = (
-            cell.hidden,
+            lstm.hidden,
             rows,
             steps,
             precision,
             in_place,
         )
-        loaded = Weights(cell.hidden, torch.float32, device)
-        if branch is None:
-            decide = [cell.embedding.new_zeros(4 * cell.hidden, 2), cell.embedding.new_zeros(2)]
+        loaded = Weights(lstm.hidden, torch.float32, device)
+        if lstm.branch_weight is None or lstm.branch_bias is None:
+            decide = [lstm.embedding.new_zeros(4 * lstm.hidden, 2), lstm.embedding.new_zeros(2)]
         else:
-            decide = [branch.weight, branch.bias]
-        loaded.load(cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2, *decide)
+            decide = [lstm.branch_weight, lstm.branch_bias]
+        loaded.load(lstm.table(), lstm.hidden_1, lstm.input_2, lstm.hidden_2, lstm.bias_2, *decide)
         self.table, self.branch_weight, self.branch_bias = loaded.table, loaded.branch_weight, loaded.branch_bias
         self.weights = loaded.weights.permute(0, 2, 3, 1).to(dtype).contiguous()
         self.padded = loaded.padded
@@ -145,59 +142,31 @@ class _Waves:
         return graph.replay
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """What the execution of a pointer computed, beside its trace.
-
-    Attributes:
-        final: The state of each exit at the end. [program, 4 * hidden]
-        dropped: Mass that was not followed. [program]
-        pointer, branch: As in `Output`, if asked for. [step + 1, node], [step, node]
-    """
-
-    final: Tensor
-    dropped: Tensor
-    pointer: Tensor | None = None
-    branch: Tensor | None = None
-
-
 @torch.no_grad()
-def follow_pointer(
-    cell: StatementRNN,
-    branch: Dense,
-    plan: PointerPlan,
-    programs: int,
-    *,
-    hard: bool,
-    normalise: bool,
-    prune: float,
-    trace: bool,
-    precision: Precision,
-) -> Followed:
-    """Equations 3 to 6, wherever mass arrives from which the exit can still be reached.
+def run_streaming(call: PointerCall, precision: Precision = "tf32x3") -> PointerResult:
+    """Walk a pointer, or read sequences where nothing is decided.
 
     Args:
-        cell: Executes a statement.
-        branch: From the state after a statement to the logits of (true, false).
-        plan: The batch.
-        programs: Number of programs in it.
-        hard: Decide by arg max.
-        normalise: Divide arriving states by the mass that arrived.
-        prune: Less mass than this arriving at a node is dropped there; 0 keeps all.
-        trace: Tell where the pointer was and what it decided.
-        precision: Of the products.
+        call: With the weights of a statement LSTM.
+        precision: Of the matrix products.
     """
-    device, nodes, starts = cell.embedding.device, len(plan.origin), plan.starts
-    final = torch.zeros(programs, 4, pad(cell.hidden), device=device)
+    if call.decide is None:
+        return _read_sequences(call, precision)
+    plan, lstm = call.graphs.plan(plan_pointer), call.lstm
+    assert lstm is not None
+    programs, tokens = len(call.graphs), lstm.tokens[plan.origin]
+    trace = bool(call.record & {"pointer", "branch"})
+    device, nodes, starts = lstm.embedding.device, len(plan.origin), plan.starts
+    final = torch.zeros(programs, 4, pad(lstm.hidden), device=device)
     final_mass, dropped = torch.zeros(2, programs, device=device)
     pointer = torch.zeros(plan.steps + 1 if trace else 0, nodes, device=device)
     told = torch.full((plan.steps if trace else 0, nodes), torch.nan, device=device)
     if len(starts):
-        waves = _Waves(cell, branch, nodes, plan.steps, precision, in_place=False)
+        waves = _Waves(lstm, nodes, plan.steps, precision, in_place=False)
         place = torch.full((2, nodes), -1, dtype=torch.int32, device=device)
         mass = torch.ones(2, nodes, device=device)
         place[0, starts] = torch.arange(len(starts), dtype=torch.int32, device=device)
-        waves.tokens[: len(starts)] = plan.tokens[starts]
+        waves.tokens[: len(starts)] = tokens[starts]
         waves.counts[0] = len(starts)
         waves.h[:, 0, : len(starts)] = 0
         waves.c[:, 0, : len(starts)] = 0
@@ -205,38 +174,40 @@ def follow_pointer(
             pointer[0, plan.origin[starts]] = 1
         nodes_at = torch.zeros_like(waves.counts)
         nodes_at[: plan.steps + 1] = plan.nodes_at
-        flags = {"NORMALISE": normalise, "HARD": hard, "TRACE": trace}
+        flags = {"NORMALISE": call.normalise, "HARD": call.hard, "TRACE": trace}
         size = {"P": waves.padded, "WIDTH": triton.next_power_of_2(waves.padded)}
 
         def step(number: int, narrow: bool) -> None:
             waves.launch(number, narrow)
             kernels.arrive[(min(16 * waves.processors, nodes),)](
-                waves.clock, number + 1, nodes_at, waves.counts, plan.last, plan.exit_of, plan.owner, plan.tokens,
+                waves.clock, number + 1, nodes_at, waves.counts, plan.last, plan.exit_of, plan.owner, tokens,
                 plan.edge_offsets, plan.edges, plan.decides, waves.branch_weight, waves.branch_bias,
                 place, mass, waves.tokens, waves.h, waves.c, nodes, nodes, final, final_mass, dropped,
-                plan.origin, pointer, told, EPSILON, prune, **flags, **size, num_warps=2,
+                plan.origin, pointer, told, EPSILON, call.prune, **flags, **size, num_warps=2,
             )  # fmt: skip
 
         waves.run(step)
-    states = final[:, :, : cell.hidden].flatten(1)
-    states = divide(states, final_mass) if normalise else states
-    if not trace:
-        return Followed(states, dropped)
-    exits = (plan.exit_of >= 0).nonzero().squeeze(1)
-    columns = plan.origin[exits].long()
-    pointer[:, columns] = pointer[:, columns].cummax(dim=0).values  # mass stays where a program has ended
-    return Followed(states, dropped, pointer, told)
+    states = final[:, :, : lstm.hidden].flatten(1)
+    states = divide(states, final_mass) if call.normalise else states
+    found = {"dropped": dropped}
+    if trace:
+        exits = (plan.exit_of >= 0).nonzero().squeeze(1)
+        columns = plan.origin[exits].long()
+        pointer[:, columns] = pointer[:, columns].cummax(dim=0).values  # mass stays where a program has ended
+        found |= {"pointer": pointer, "branch": told}
+    return PointerResult(states, {name: found[name] for name in call.record & found.keys()})
 
 
-@torch.no_grad()
-def read_sequences(cell: StatementRNN, plan: SequencePlan, *, precision: Precision) -> Tensor:
-    """The state of each program after its last statement, from zero. [program, 4 * hidden]"""
-    waves = _Waves(cell, None, len(plan.rank), len(plan.counts), precision, in_place=True)
+def _read_sequences(call: PointerCall, precision: Precision) -> PointerResult:
+    """The state of each program after its last statement, from zero."""
+    plan, lstm = call.graphs.plan(plan_sequences), call.lstm
+    assert lstm is not None
+    waves = _Waves(lstm, len(plan.rank), len(plan.counts), precision, in_place=True)
     waves.starts[: len(plan.starts)] = plan.starts
     waves.counts[: len(plan.counts)] = plan.counts
-    waves.tokens = plan.tokens
+    waves.tokens = lstm.tokens[plan.node]
     waves.h[:, 4] = 0
     waves.c[:, 4] = 0
     waves.run(waves.launch)
     parts = [waves.c[0, 4], waves.h[0, 4].float(), waves.c[1, 4], waves.h[1, 4].float()]
-    return torch.cat([part[plan.rank, : cell.hidden] for part in parts], dim=1)
+    return PointerResult(torch.cat([part[plan.rank, : lstm.hidden] for part in parts], dim=1), {})

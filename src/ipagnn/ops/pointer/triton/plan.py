@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ipagnn.data.contract import Batch
+from ipagnn.data.graphs import Graphs
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.ops._compiled.plan import fill_plan
+from ipagnn.ops.pointer.rows import Rows, plan_rows
 
 TOKEN_CHUNK = 64
 """Most occurrences of a token that are summed at once."""
@@ -18,7 +19,7 @@ ROW_CHUNK = 16
 """Rows of a group and step that the slower of the kernels for many groups, the backward one, takes at a time."""
 
 
-def roomy(count: int, parts: int) -> int:
+def round_up_capacity(count: int, parts: int) -> int:
     """A number rounded up so that many share one: to a power of 2, or one of `parts` steps between two, of 64s."""
     step = np.ceil(parts * np.log2(max(count, 64)))
     return 64 * int(np.ceil(2 ** (step / parts) / 64))
@@ -49,17 +50,16 @@ class Capacity:
     groups: int = 1
 
     @staticmethod
-    def of(batch: Batch, groups: int = 1) -> "Capacity":
-        """Room for a batch, rounded up so that many batches share one.
+    def of(rows: Rows, programs: int, groups: int = 1) -> "Capacity":
+        """Room for the rows of so many programs, rounded up so that many batches share one.
 
         Rows by up to 19%, or 9% where there are many, as products run over all that there is room for; steps to a
         multiple of 4, or of 32 where steps that are not there cost nothing.
         """
-        assert batch.rows is not None
-        rows, steps = len(batch.rows), len(batch.rows.step_offsets) - 1
+        steps = len(rows.step_offsets) - 1
         unit = 4 if groups == 1 else 32
-        room = roomy(rows, 8 if rows > MANY_ROWS else 4)
-        return Capacity(room, len(batch), unit * -(-steps // unit), groups)
+        room = round_up_capacity(len(rows), 8 if len(rows) > MANY_ROWS else 4)
+        return Capacity(room, programs, unit * -(-steps // unit), groups)
 
     def sizes(self) -> dict[str, int]:
         """Numbers in each field of a plan, in the order in which they lie in its flat tensor."""
@@ -91,7 +91,8 @@ class Plan:
         chunks: Number of chunks of equal tokens. [1]
         first_chunk: First chunk of each token id. [vocabulary + 1]
         chunk_offsets: First entry of `order` of each chunk. [chunk + 1]
-        true, false, arrival_offsets, arrivals: As in `Rows`, but ordered by group, then step.
+        true, false: The two sides of `target` of `Rows`, but ordered by group, then step. [row]
+        arrival_offsets, arrivals: The same edges by destination, as `2 * row + side`. [row + program + 1], [edge]
         branches: 0 where nothing is decided; else 1, or 2 and 3 where the true trace takes the true and the false
             branch, if the batch tells it. [row]
         order: `4 * row + slot` of all tokens, sorted by token id. [4 * row]
@@ -123,13 +124,32 @@ class Plan:
         return Plan(flat, capacity, **parts)
 
     @staticmethod
-    def build(batch: Batch, *, groups: int = 1, pinned: bool = False) -> "Plan":
-        """The plan of a batch, on the CPU; `pinned` in page-locked memory, from which copies run in the background."""
-        assert batch.rows is not None
-        rows = batch.rows
-        plan = Plan.empty(Capacity.of(batch, groups), "cpu", pinned=pinned)
-        taken = rows.program.new_empty(0, dtype=torch.int8) if rows.taken is None else rows.taken
-        of_batch = (rows.program, rows.true, rows.false, rows.branches, taken, rows.tokens, batch.target)
+    def build(
+        graphs: Graphs,
+        tokens: Tensor,
+        target: Tensor | None = None,
+        labels: Tensor | None = None,
+        *,
+        groups: int = 1,
+        pinned: bool = False,
+    ) -> "Plan":
+        """The plan of graphs, on the CPU.
+
+        Args:
+            graphs: The graphs.
+            tokens: Token ids of the statement at each node. [node, 4]
+            target: The values to predict, for a step that computes the loss; 0 if None. [program]
+            labels: The side that the true traces take at each row, -1 elsewhere; None if it is not known. [row]
+            groups: How many groups of programs to make.
+            pinned: In page-locked memory, from which copies run in the background.
+        """
+        rows = graphs.plan(plan_rows)
+        plan = Plan.empty(Capacity.of(rows, len(graphs), groups), "cpu", pinned=pinned)
+        taken = rows.graph.new_empty(0, dtype=torch.int8) if labels is None else labels
+        wanted = torch.zeros(len(graphs), dtype=torch.int64) if target is None else target
+        true, false = rows.target.t().contiguous()
+        branches = rows.edges[:, 1].contiguous()
+        of_batch = (rows.graph, true, false, branches, taken, tokens[rows.node], wanted)
         of_plan = (
             plan.offsets, plan.chunks, plan.first_chunk, plan.chunk_offsets, plan.true, plan.false,
             plan.arrival_offsets, plan.arrivals, plan.order, plan.tokens, plan.branches, plan.target,

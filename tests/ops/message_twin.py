@@ -1,54 +1,23 @@
-"""Message passing over the rows of a plan, in plain torch: what the kernels for GPUs compute, to be read.
+"""Message passing over the rows of a plan, in plain torch: what the kernels for GPUs compute, without a GPU.
 
 It gives the logits and gradients of the dense executions, which spell the paper; the kernels are held against both.
 """
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ipagnn.data.contract import Batch
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.message_passing import MessagePassing
-from ipagnn.models.r_gat import LEAK, RGAT, softmax_at
-from ipagnn.nn.cell import STATE_PARTS
 from ipagnn.nn.control import InstructionPointer, Neighbours
 from ipagnn.nn.execution import GatedUpdate, TypedMessages
+from ipagnn.ops import STATE_PARTS
 from ipagnn.ops.messages._compiled.rows import DECIDES, START
-from ipagnn.ops.messages.triton.plan import MessageKind, MessagePlan
+from ipagnn.ops.messages.triton.plan import KIND_OF_SLOT, MessagePlan
 from ipagnn.ops.messages.triton.statement_plan import StatementPlan
 from ipagnn.ops.pointer.equations import EPSILON, branch_decisions, divide, two_edges
-
-KIND_OF_SLOT = {2: (0, 1), 4: (0, 2, 1, 3)}
-"""The edge type of each slot, where there are two or four. The rarer types come last."""
-
-
-def message_kind(model: ProgramModel) -> MessageKind | Literal["statements"] | None:
-    """The rows that a model's message passing needs; None if it is none of those that have kernels."""
-    if isinstance(model, RGAT):
-        return "neighbours"
-    if not isinstance(model, MessagePassing) or type(model).forward is not MessagePassing.forward:
-        return None
-    gated = isinstance(model.execution, GatedUpdate)
-    if isinstance(model.control, InstructionPointer):
-        kind: MessageKind = "absorbing" if model.control.exit_keeps else "pointer"
-        return kind if gated and not model.control.hard else None
-    return "neighbours" if gated else "statements"
-
-
-def make_plan(model: ProgramModel, batch: Batch, *, pinned: bool = False) -> MessagePlan | StatementPlan:
-    """The plan of a batch for a model that has a `message_kind`; `pinned` in page-locked memory."""
-    kind = message_kind(model)
-    assert kind is not None
-    if kind != "statements":
-        return MessagePlan.build(batch, kind, pinned=pinned)
-    assert isinstance(model, MessagePassing)
-    assert isinstance(model.control, Neighbours)
-    typed = isinstance(model.execution, TypedMessages)
-    return StatementPlan.build(batch, both_ways=model.control.both_ways, edge_types=typed, pinned=pinned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +49,8 @@ def run_rows(model: ProgramModel, plan: MessagePlan | StatementPlan) -> Tensor:
     """Logits [program, class] of the plan's batch."""
     if isinstance(plan, StatementPlan):
         return _run_statements(model, plan)
-    hidden = model.config.hidden
     tokens = plan.tokens[: int(plan.waves[1])]
     h = model.cell(model.cell.zero_state(len(tokens)), tokens)[plan.statement[: int(plan.offsets[1])].long()]
-    h = h[:, -hidden:] if isinstance(model, RGAT) else h
     p = (plan.flags[: len(h)] & START != 0).to(h.dtype)
     states, pointers = [h], [p]
     absorbing = plan.capacity.kind == "absorbing"
@@ -143,8 +110,6 @@ def _run_statements(model: ProgramModel, plan: StatementPlan) -> Tensor:
 
 def _update(model: ProgramModel, h: Tensor, p: Tensor, step: _Step) -> tuple[Tensor, Tensor]:
     """The rows' states and pointer one step later."""
-    if isinstance(model, RGAT):
-        return _attend(model, h, step), p
     assert isinstance(model, MessagePassing)
     proposal, p = _gather(model, h, p, step, step.flags)
     return model.execution.update(h, proposal), p
@@ -165,14 +130,3 @@ def _gather(model: MessagePassing, h: Tensor, p: Tensor, step: _Step, flags: Ten
     mass = nothing[:, 0].index_add(0, step.target, weight)
     total = nothing.index_add(0, step.target, weight[:, None] * messages)
     return divide(total, mass) if model.control.normalise else total, mass
-
-
-def _attend(model: RGAT, h: Tensor, step: _Step) -> Tensor:
-    attention = model.attention
-    g = torch.einsum("nh,rho->nro", h, attention.kernel).unflatten(2, (attention.heads, -1))
-    query, key = (g * attention.query).sum(-1), (g * attention.key).sum(-1)
-    logits = query[step.target, step.kind] + key[step.source, step.kind]
-    weights = softmax_at(nn.functional.leaky_relu(logits, LEAK), step.target, step.rows)
-    messages = (weights[..., None] * g[step.source, step.kind]).flatten(1)
-    proposal = torch.zeros_like(h).index_add(0, step.target, messages) + attention.bias
-    return nn.functional.layer_norm(h + nn.functional.elu(proposal), (h.shape[1],))

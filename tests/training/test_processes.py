@@ -1,7 +1,10 @@
 """Several processes, as `torchrun` starts them."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +12,9 @@ import pytest
 import torch
 
 from ipagnn._common.toml import to_toml
-from ipagnn.training import TrainConfig, train
+from ipagnn.training import RunFolder, TrainConfig, train
 from ipagnn.training.processes import choose_device, join_processes
+from ipagnn.training.runs.checkpoint import Checkpoint
 
 
 def test_two_processes_give_the_weights_of_one_with_the_joint_batch(
@@ -33,6 +37,50 @@ def test_two_processes_give_the_weights_of_one_with_the_joint_batch(
         torch.testing.assert_close(one[name], two[name], rtol=1e-4, atol=1e-6, msg=name)
     for a, b in zip(lines(tmp_path / "one"), lines(tmp_path / "two"), strict=True):
         assert a == {k: pytest.approx(v, rel=1e-4) if isinstance(v, float) else v for k, v in b.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("worlds", [(2, 1), (1, 2)])
+def test_killed_it_goes_on_in_another_number_of_processes(
+    tiny: TrainConfig,
+    tmp_path: Path,
+    final: Callable[[Path], dict[str, torch.Tensor]],
+    worlds: tuple[int, int],
+) -> None:
+    """`kill -9` of all processes in the middle; the others end with the weights of a run that nothing stopped."""
+    config = tiny.replace(examples=4_800, checkpoint_steps=20, validation_every=1_600)
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(config.to_dict()))
+    train(config, tmp_path / "whole")
+    run = tmp_path / "r"
+
+    def start(world: int) -> "subprocess.Popen[bytes]":
+        launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(world), "-m"]
+        command = [sys.executable, "-m", *launch, "ipagnn", "train", str(run), "--config", str(file)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+
+    first = start(worlds[0])
+    while first.poll() is None and not RunFolder(run).last.is_file():
+        time.sleep(0.002)
+    assert first.poll() is None, first.communicate()
+    for pid in [*_children(first.pid), first.pid]:  # workers have process groups of their own
+        os.kill(pid, signal.SIGKILL)
+    first.communicate()
+    assert RunFolder(run).result() is None
+    assert 0 < Checkpoint.read(RunFolder(run).last).position.step < config.steps
+    second = start(worlds[1])
+    _, errors = second.communicate(timeout=300)
+    assert second.returncode == 0, errors.decode()
+    whole, resumed = final(tmp_path / "whole"), final(run)
+    assert whole.keys() == resumed.keys()
+    for name in whole:
+        torch.testing.assert_close(whole[name], resumed[name], rtol=1e-3, atol=1e-5, msg=name)
+
+
+def _children(pid: int) -> list[int]:
+    """Processes that a process started, and those that they started."""
+    direct = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [each for child in map(int, direct) for each in (*_children(child), child)]
 
 
 def test_a_batch_must_divide(tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:

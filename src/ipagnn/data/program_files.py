@@ -227,7 +227,7 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
         text = "source" in schema.names and pa.types.is_string(schema.field("source").type)
         shared = ["source"] if text else None  # a text that stands in many rows is held once
         return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, read_dictionary=shared)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a Parquet file: {error}.") from error
 
 
@@ -300,7 +300,7 @@ def _read_parquet(path: Path) -> Iterator[_Item]:
                 place = f"{path}, row {row}"
                 yield _Item(place, _from_tokens(content) if column == "tokens" else _from_source(content), given)
                 row += 1
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read beyond row {row}: {error}.") from error
 
 

@@ -270,7 +270,7 @@ def decode_shard(data: bytes, name: str, recipe: Recipe | None = None) -> Progra
                 f"The shard {name} has {about.num_rows:,} programs of {values:,} values, too many to read."
             )
         arrow = file.read([column for column in SCHEMA.names if column in file.schema_arrow.names])
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataSetError(f"The shard {name} is not a Parquet file: {error}.") from error
     for field, wide in zip(SCHEMA, WIDE_SCHEMA, strict=True):
         found = arrow.schema.field(field.name).type if field.name in arrow.column_names else None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
+from ipagnn._common.typed import typed
 from ipagnn.models.registry import model_class
 
 RENAMED: Final = {"both_ways": "bidirectional", "absorb": "absorbing_exit"}
@@ -43,7 +44,8 @@ def upgrade_model(values: Mapping[str, Any]) -> dict[str, Any]:
             "give it with each call: model(batch, prune=...), or `ipagnn evaluate --prune`."
         )
     upgraded.pop("execution", None)  # the same results, whatever it was
-    known = {each.name for each in fields(model_class(upgraded.get("name", "ipa-gnn")).Config)}
+    model = typed(str, upgraded.get("name", "ipa-gnn"), "model.name")
+    known = {each.name for each in fields(model_class(model).Config)}
     return {
         name: value
         for name, value in upgraded.items()

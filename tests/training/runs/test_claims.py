@@ -117,3 +117,12 @@ def test_a_damaged_record_is_told(tiny: TrainConfig, tmp_path: Path) -> None:
     (folder / "run.json").write_text(json.dumps(record | {"starts": 3}))
     with pytest.raises(RunError, match=r"run\.json cannot be read: it\.starts is 3; it must be a list\.$"):
         train(tiny, folder)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [{"name": []}, {"name": 7}, {"grammar": {"comparisons": [[1]]}}, {"grammar": []}, {"budget": {"factor": 1e300}}],
+)
+def test_settings_of_a_wrong_type_are_told(model: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be|at most"):
+        TrainConfig.from_dict({"model": model})

@@ -274,7 +274,8 @@ def _check_range(name: str, value: object, largest: int) -> None:
 
 
 def _check_names(name: str, value: object, accepted: tuple[str, ...]) -> None:
-    if not isinstance(value, tuple) or not value or len(set(value)) != len(value) or not set(value) <= set(accepted):
+    fine = isinstance(value, tuple) and bool(value) and all(isinstance(each, str) for each in value)
+    if not fine or len(set(value)) != len(value) or not set(value) <= set(accepted):  # type: ignore[call-overload, arg-type]
         raise ValueError(f"{name} is {value!r}; it must be one or more of {', '.join(accepted)}, each at most once.")
 
 

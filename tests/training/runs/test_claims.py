@@ -124,5 +124,5 @@ def test_a_damaged_record_is_told(tiny: TrainConfig, tmp_path: Path) -> None:
     [{"name": []}, {"name": 7}, {"grammar": {"comparisons": [[1]]}}, {"grammar": []}, {"budget": {"factor": 1e300}}],
 )
 def test_settings_of_a_wrong_type_are_told(model: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="must be|at most"):
+    with pytest.raises(ValueError, match=r"must be|at most"):
         TrainConfig.from_dict({"model": model})

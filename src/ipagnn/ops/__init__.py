@@ -20,6 +20,7 @@ from ipagnn.ops.pointer.cpu import backend as compiled
 from ipagnn.ops.pointer.streaming import backend as streaming
 from ipagnn.ops.pointer.streaming import pruned
 from ipagnn.ops.pointer.streaming.plan import steps_to_exit
+from ipagnn.ops.pointer.triton import backend as kernels
 
 __all__ = [
     "BACKENDS",
@@ -54,6 +55,8 @@ class Backend:
 
 BACKENDS: Final = (
     Backend("streaming", streaming.refuses, streaming.run),
+    Backend("hopper", kernels.refuses_hopper, kernels.run_hopper),
+    Backend("triton", kernels.refuses_triton, kernels.run_triton),
     Backend("compiled", compiled.refuses, compiled.execute),
     Backend("pruned", pruned.refuses, pruned.run),
     Backend("rows", rows.refuses, rows.run),

@@ -12,9 +12,23 @@ import numpy as np
 from numba import njit
 
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH, control_flow, paper_steps
-from ipagnn.languages.arithmetic.grammar import Lengths
+from ipagnn.languages.arithmetic.grammar import Grammar, Lengths
 from ipagnn.languages.arithmetic.program import ProgramTable, Task
 from ipagnn.languages.arithmetic.sampler import TRAINING, Sampler
+from ipagnn.languages.arithmetic.targets import values_of
+
+EXTENDED = Grammar(
+    modulus=10**12,
+    variables=10,
+    digit_variables=3,
+    initial_values=(0, 10**12 - 1),
+    operands=(0, 10**9),
+    factors=(0, 9),
+    by_digits=True,
+    operand_variable=1,
+    condition_variable=1,
+    wrap=True,
+)
 
 
 @njit(nogil=True)
@@ -51,6 +65,16 @@ def rate(sampler: Sampler, chunk: int, threads: int, seconds: float) -> float:
     return total / (time.perf_counter() - started)
 
 
+def execution_rate(table: ProgramTable, modulus: int, threads: int, seconds: float) -> float:
+    """Programs a second that are run to their exact values, with their control flow graphs."""
+    started = time.perf_counter()
+    done = 0
+    while time.perf_counter() - started < seconds:
+        values_of(table, modulus, threads=threads)
+        done += len(table)
+    return done / (time.perf_counter() - started)
+
+
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -67,6 +91,18 @@ def main() -> None:
         describe(sampler.table(0, 10))  # compiled before the clock starts
         rates = [rate(sampler, chunk, threads, seconds) for threads in (1, cores)]
         print(f"  {name:<26} 1 thread {rates[0]:>10,.0f}   {cores} threads {rates[1]:>10,.0f}")
+    print("programs/s: exact value alone, length 100")
+    table = Sampler(lengths=Lengths.exact(100)).table(0, 16384)
+    for modulus in (1000, 10**12, 10**18):
+        rates = [execution_rate(table, modulus, threads, seconds) for threads in (1, cores)]
+        name = f"modulus {modulus:,}"
+        print(f"  {name:<36} 1 thread {rates[0]:>10,.0f}   {cores} threads {rates[1]:>10,.0f}")
+    print("programs/s: a language past the paper's, tokens + exact value")
+    for length in (10, 100):
+        sampler = Sampler(lengths=Lengths.exact(length), grammar=EXTENDED)
+        sampler.table(0, 10)
+        rates = [rate(sampler, 1024, threads, seconds) for threads in (1, cores)]
+        print(f"  {f'length {length}':<26} 1 thread {rates[0]:>10,.0f}   {cores} threads {rates[1]:>10,.0f}")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from ipagnn.languages.arithmetic import (
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH
 from ipagnn.languages.arithmetic._compiled.loops import LOOP_FIELDS, find_loops, live_variables
 from ipagnn.languages.arithmetic.holes import ceiling
+from ipagnn.languages.arithmetic.loops import find_loops as find_loops_plainly
 from ipagnn.languages.arithmetic.table_run import (
     ENDLESS,
     ENDS,
@@ -149,7 +150,7 @@ def test_loops_depend_on_what_the_interpreter_says(sources: st.SearchStrategy[st
     scratch = np.empty((GRAPH_SCRATCH, size), np.int32)
     live_variables(program.line_tokens, lines, graph.true, graph.false, graph.exit, live)
     count = find_loops(program.line_tokens, lines, graph.true, graph.false, graph.exit, live, loops, scratch)
-    plain = interpreter._loops(interpreter._compile(program, 1000, 10, False, 0))
+    plain = find_loops_plainly(interpreter._compile(program, 1000, 10, False, 0))
     assert loops[:count, :4].tolist() == [
         [loop.head, loop.end, sum(1 << k for k in loop.inputs), sum(1 << k for k in loop.outputs)]
         for loop in sorted(plain.values(), key=lambda loop: loop.head)

@@ -8,13 +8,14 @@ the loop ends, it never will.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from math import lcm
 from typing import NamedTuple
 
 from ipagnn.languages.arithmetic import vocabulary as v
 from ipagnn.languages.arithmetic.cfg import ControlFlowGraph, control_flow_graph
+from ipagnn.languages.arithmetic.loops import Frame, find_loops
 from ipagnn.languages.arithmetic.program import Program
 from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, apply, compare
 from ipagnn.languages.arithmetic.text import format_line
@@ -165,10 +166,10 @@ def execute(
         StepLimitError: The program has not ended after `max_steps` steps.
     """
     machine = _compile(program, modulus, condition_modulus, wrap, variable)
-    loops = _loops(machine)
+    loops = find_loops(machine)
     successors, exit_node = machine.successors, machine.graph.exit
     state = [0] * v.MAX_VARIABLES
-    frames: list[_Frame] = []
+    frames: list[Frame] = []
     length = work = 0
     node = 0
     while True:
@@ -191,7 +192,7 @@ def execute(
                 node = successors[node][False]
                 continue
             if not frames or frames[-1].loop is not loop:
-                frames.append(_Frame(loop))
+                frames.append(Frame(loop))
             elif key in frames[-1].arrivals:
                 raise EndlessLoopError(machine.line(node), f"`{machine.text(node)}` never ends: its state repeats.")
             frames[-1].arrivals[key] = length
@@ -202,7 +203,7 @@ def execute(
 
 
 @dataclass(slots=True)
-class _Machine:
+class Machine:
     """A program as plain Python lists, one entry a node, and the step on them."""
 
     graph: ControlFlowGraph
@@ -236,13 +237,15 @@ class _Machine:
         return 0 if source is None else 1 << source
 
     def line(self, node: int) -> int:
+        """Number of the node's line, from 1."""
         return int(self.graph.nodes[node]) + 1
 
     def text(self, node: int) -> str:
+        """The node's line."""
         return format_line(self.graph.program.lines[self.line(node) - 1], self.condition_modulus)
 
 
-def _compile(program: Program, modulus: int, condition_modulus: int, wrap: bool, asked: int) -> _Machine:
+def _compile(program: Program, modulus: int, condition_modulus: int, wrap: bool, asked: int) -> Machine:
     if modulus < 1 or condition_modulus < 1:
         raise ValueError(f"modulus is {modulus} and condition_modulus {condition_modulus}; both must be at least 1.")
     if program.is_partial:
@@ -278,7 +281,7 @@ def _compile(program: Program, modulus: int, condition_modulus: int, wrap: bool,
     if wrap:
         reduction = [modulus] * v.MAX_VARIABLES
     successors = list(zip(graph.false.tolist(), graph.true.tolist(), strict=True))
-    return _Machine(
+    return Machine(
         graph,
         modulus,
         condition_modulus,
@@ -302,7 +305,7 @@ def _reaching(variables: set[int], flows: set[tuple[int, int]]) -> set[int]:
     return reached
 
 
-def _walk(machine: _Machine, state: list[int]) -> Iterator[Step]:
+def _walk(machine: Machine, state: list[int]) -> Iterator[Step]:
     """The steps from a state on, which they change."""
     lines = machine.graph.nodes.tolist()
     node = 0
@@ -312,104 +315,3 @@ def _walk(machine: _Machine, state: list[int]) -> Iterator[Step]:
             lines[node], state[machine.asked] % machine.modulus, None if machine.comparisons[node] is None else branch
         )
         node = machine.successors[node][branch]
-
-
-class _Result(NamedTuple):
-    outputs: tuple[int, ...]
-    length: int
-
-
-@dataclass(eq=False, slots=True)
-class _Loop:
-    """A loop, which control enters at its head and leaves for one place only, the head's false successor.
-
-    Attributes:
-        head, end: The nodes of the loop are `head` to `end - 1`.
-        inputs: Variables that decide what the loop does from its head on.
-        outputs: Variables it may change that are read afterwards.
-        results: By values of `inputs` at the head: `outputs` after the loop and the statements until then.
-    """
-
-    head: int
-    end: int
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    results: dict[tuple[int, ...], _Result] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Frame:
-    """A loop under way: the values of its inputs at each arrival at its head, and the trace length then."""
-
-    loop: _Loop
-    arrivals: dict[tuple[int, ...], int] = field(default_factory=dict)
-
-    def remember(self, state: list[int], length: int) -> None:
-        outputs = tuple([state[k] for k in self.loop.outputs])
-        for key, arrival in self.arrivals.items():
-            self.loop.results[key] = _Result(outputs, length - arrival)
-
-
-def _loops(machine: _Machine) -> dict[int, _Loop]:
-    """The loops by their head nodes. Sets of variables are bit masks."""
-    graph = machine.graph
-    live = _live_variables(machine)
-    tokens = graph.node_tokens[:-1, :2].tolist()
-    loops: dict[int, _Loop] = {}
-    open_loops: list[list[int]] = []  # head, indent, variables mentioned, variables written
-
-    def close(end: int) -> None:
-        head, _, mentioned, written = open_loops.pop()
-        if open_loops:
-            open_loops[-1][2] |= mentioned
-            open_loops[-1][3] |= written
-        after = live[int(graph.false[head])]
-        loops[head] = _Loop(head, end, _members(mentioned & live[head]), _members(written & after))
-
-    for node, (indent, operation) in enumerate(tokens):
-        while open_loops and indent <= open_loops[-1][1]:
-            close(node)
-        if operation in v.WHILE_OPERATIONS:
-            open_loops.append([node, indent, 0, 0])
-        if open_loops:
-            bit = 1 << machine.variables[node]
-            open_loops[-1][2] |= bit | machine.reads(node)
-            if operation not in v.WHILE_OPERATIONS and operation not in v.IF_OPERATIONS:
-                open_loops[-1][3] |= bit
-    while open_loops:
-        close(len(tokens))
-    return loops
-
-
-def _live_variables(machine: _Machine) -> list[int]:
-    """By node, the variables whose values on arrival can matter to a condition or to the result, as bit masks.
-
-    A variable that is only counted up and never looked at is not live: `v2 += 1` reads v2 for v2's sake alone.
-    """
-    graph = machine.graph
-    true, false = graph.true.tolist(), graph.false.tolist()
-    predecessors: list[list[int]] = [[] for _ in true]
-    for node in range(graph.exit):
-        for successor in {true[node], false[node]}:
-            predecessors[successor].append(node)
-    live = [0] * len(true)
-    live[graph.exit] = 1 << machine.asked
-    waiting = list(range(graph.exit))  # the last node first; a node comes back whenever a successor's set has grown
-    while waiting:
-        node = waiting.pop()
-        bit = 1 << machine.variables[node]
-        needed = live[true[node]] | live[false[node]]
-        if machine.comparisons[node] is not None:
-            needed |= bit | machine.reads(node)
-        elif needed & bit:
-            if machine.operations[node] == v.ASSIGN:
-                needed &= ~bit
-            needed |= machine.reads(node)
-        if needed != live[node]:
-            live[node] = needed
-            waiting += predecessors[node]
-    return live
-
-
-def _members(mask: int) -> tuple[int, ...]:
-    return tuple(k for k in range(v.MAX_VARIABLES) if mask >> k & 1)

@@ -13,14 +13,13 @@ import numpy as np
 
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.program import Line, Program
+from ipagnn.languages.arithmetic.syntax import Syntax
 from ipagnn.languages.arithmetic.vocabulary import (
     MASK,
     MAX_LINES,
-    MAX_LITERAL,
     MAX_NUMBER,
     NUMBER,
     OPERATION_ID,
-    VARIABLES,
     number_ids,
     variable_id,
 )
@@ -42,7 +41,6 @@ _TOKEN = re.compile(
     r"\[MASK\]|[A-Za-z_][A-Za-z0-9_]*|[0-9][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]*)?"
     r"|\*\*=?|//=?|<<=?|>>=?|[-+*/%<>=!&|^@]=|[^ \t]"
 )
-_VARIABLE = re.compile(r"v(?:0|[1-9][0-9]?)")
 _LITERAL = re.compile(r"0|[1-9][0-9]{0,17}")
 _MOST_TOKENS = 12  # more than any statement has: what comes after cannot matter
 _LONGEST_SHOWN = 40
@@ -69,61 +67,6 @@ class ProgramError(ValueError):
         return f"line {self.line}, column {self.column}: found {self.found}; accepted: {self.accepted}."
 
 
-@dataclass(frozen=True, slots=True)
-class _Syntax:
-    """What programs of a grammar may be written with, beyond what that grammar draws.
-
-    Attributes:
-        condition_modulus: The number after `%`.
-        variables: How many variables there are.
-        largest: The largest number.
-        variable_operands: Whether a variable may stand on the right of `=`, `+=`, `-=` and `*=`.
-        variable_conditions: Whether a condition may compare two variables.
-        result: The variable whose final value is the program's.
-    """
-
-    condition_modulus: int
-    variables: int = VARIABLES
-    largest: int = MAX_NUMBER
-    variable_operands: bool = False
-    variable_conditions: bool = False
-    result: int = 0
-
-    @staticmethod
-    def of(grammar: Grammar) -> "_Syntax":
-        return _Syntax(
-            grammar.condition_modulus,
-            max(VARIABLES, grammar.counter_names.stop),
-            MAX_LITERAL if grammar.tokens > 4 else MAX_NUMBER,
-            bool(grammar.operand_variable),
-            bool(grammar.condition_variable),
-            grammar.target_variable,
-        )
-
-    @property
-    def variable(self) -> str:
-        return f"a variable v0 to v{self.variables - 1}"
-
-    @property
-    def number(self) -> str:
-        return f"a whole number from 0 to {self.largest}"
-
-    @property
-    def statement(self) -> str:
-        right = "N" if not self.variable_operands else "N or vJ"
-        return (
-            f"a statement, which is `vK = {right}`, `vK += {right}`, `vK -= {right}`, `vK *= {right}`, "
-            "`if CONDITION:`, `else:`, `while CONDITION:`, `pass`, `break`, `continue` or `[MASK]`, with K from 0 to "
-            f"{self.variables - 1}"
-        )
-
-    def index(self, name: str) -> int | None:
-        """`k` of `vk`; None for what is no variable."""
-        if not _VARIABLE.fullmatch(name):
-            return None
-        return k if (k := int(name[1:])) < self.variables else None
-
-
 def parse(source: str, condition_modulus: int | None = None, *, grammar: Grammar = PAPER) -> Program:
     """Read a program.
 
@@ -143,7 +86,7 @@ def parse(source: str, condition_modulus: int | None = None, *, grammar: Grammar
     """
     if len(source) > MAX_CHARACTERS:
         raise ProgramError(1, 1, f"{len(source):,} characters", f"a text of at most {MAX_CHARACTERS:,} characters")
-    syntax = _Syntax.of(grammar)
+    syntax = Syntax.of(grammar)
     reader = _Reader(syntax if condition_modulus is None else replace(syntax, condition_modulus=condition_modulus))
     for number, text in enumerate(_NEW_LINE.split(source.removeprefix("\ufeff")), 1):
         code = text.partition("#")[0].rstrip(" \t")
@@ -190,7 +133,7 @@ class _Level:
 class _Reader:
     """Reads lines one after the other; holds what later lines depend on."""
 
-    syntax: _Syntax
+    syntax: Syntax
     levels: list[_Level] = field(default_factory=list)
     header: tuple[str, int, int] | None = None  # keyword, line and end column of a line that still needs its body
     assigned: set[int] = field(default_factory=set)
@@ -327,7 +270,7 @@ class _Reader:
 class _Statement:
     """The tokens of one line, taken from the left."""
 
-    def __init__(self, number: int, code: str, syntax: _Syntax) -> None:
+    def __init__(self, number: int, code: str, syntax: Syntax) -> None:
         self.number, self.syntax = number, syntax
         matches = islice(_TOKEN.finditer(code), _MOST_TOKENS)
         self.tokens = [(match.group(), match.start() + 1) for match in matches]

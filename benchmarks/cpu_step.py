@@ -32,7 +32,8 @@ def compare(hidden: int, batch: int, rounds: int, clock: Callable[[], float]) ->
     for name in fastest:
         model = build_model("ipa-gnn", 0, hidden=hidden)
         model.forward = partial(model.forward, execution=name)  # type: ignore[method-assign]
-        steps[name] = PlainStep(model, TrainConfig(model.config, batch_size=batch, device="cpu"), torch.device("cpu"))
+        config = TrainConfig(model=model.config).replace(batch_size=batch, device="cpu")
+        steps[name] = PlainStep(model, config, torch.device("cpu"))
         prepared[name] = [steps[name].prepare(table) for table in tables]
     for _ in range(rounds):
         for name, times in fastest.items():

@@ -35,7 +35,7 @@ DEVICE = torch.device("cuda")
 
 def source(batch: int, window: int, model: str = "ipa-gnn") -> Source:
     """Training programs; in windows of more than one batch sorted by the steps that the model takes."""
-    return make_source(TrainConfig(model_config(model), batch_size=batch, window=window), None)
+    return make_source(TrainConfig(model=model_config(model)).replace(batch_size=batch, bucket_batches=window), None)
 
 
 def warm_up(step: Callable[[Any], None], prepared: list[Any]) -> None:

@@ -25,9 +25,9 @@ LOG_EVERY = 250
 def measure(seconds: float, batch: int, rate: float) -> dict[str, Any]:
     """The mean loss of every LOG_EVERY steps, in both precisions."""
     told: dict[str, Any] = {"batch": batch, "rate": rate, "every": LOG_EVERY, "gpu": torch.cuda.get_device_name()}
-    config = TrainConfig(
+    config = TrainConfig().replace(
         batch_size=batch,
-        rate=rate,
+        learning_rate=rate,
         precision="fp32",
         device="cuda",
         workers=3,

@@ -223,7 +223,8 @@ def check(hidden: int) -> None:
     logits = model(batch, execution="reference").logits
     cross_entropy(logits, batch.target).backward()
     ours = {"logits": logits.detach()} | {f"gradient {name}": p.grad for name, p in model.named_parameters()}
-    step = PlainStep(model, TrainConfig(settings, batch_size=len(batch), rate=RATE, device="cpu"), torch.device("cpu"))
+    config = TrainConfig(model=settings).replace(batch_size=len(batch), learning_rate=RATE, device="cpu")
+    step = PlainStep(model, config, torch.device("cpu"))
     losses = []
     for _ in range(UPDATES):
         step(batch)

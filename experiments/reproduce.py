@@ -102,7 +102,7 @@ def read_jobs(table: Path, runs: Path) -> list[Job]:
                     f"{name} comes after a run that does not stand above it in {table}: {other}. Above it: {above}. "
                     "Name one of those, or move it up."
                 )
-            own["start"] = str(job.after.weights)
+            own["init_from"] = str(job.after.weights)
         job.settings.write_text(to_toml(merge(values.get("common", {}), own)), "utf-8")
     return list(jobs.values())
 

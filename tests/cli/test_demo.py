@@ -56,7 +56,7 @@ def test_the_demo_trains_tests_and_tells_and_does_nothing_twice(run: Any, tmp_pa
 
 @pytest.mark.usefixtures("tiny")
 def test_the_demo_refuses_runs_with_other_settings(run: Any, tmp_path: Path, is_sentence: Any) -> None:
-    run("train", tmp_path / "ipa-gnn-0", "--preset", "smoke", "--set", "examples=320", "--time-limit", "0.001s")
+    run("train", tmp_path / "ipa-gnn-0", "--preset", "smoke", "--set", "data.examples=320", "--time-limit", "0.001s")
     code, _, err = run("demo", tmp_path, "--preset", "smoke")
     assert code == 2
     assert is_sentence(err.splitlines(keepends=True)[-1])

@@ -17,7 +17,7 @@ def evaluated(run: Run, tmp_path: Path) -> list[Path]:
     """Two runs that differ in their seed."""
     folders = [tmp_path / "runs" / f"r{seed}" for seed in range(2)]
     for seed, folder in enumerate(folders):
-        few = ["--set", "examples=64", "--set", "validation_count=20", "--set", f"seed={seed}"]
+        few = ["--set", "data.examples=64", "--set", "run.validation_count=20", "--set", f"seed={seed}"]
         assert run("train", folder, "--preset", "smoke", *few).code == 0
         assert run("evaluate", folder, "--count", 3, "--lengths", "5,6", "--save").code == 0
     return folders

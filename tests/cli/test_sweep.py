@@ -12,7 +12,7 @@ from ipagnn.training.sweep.grid import Trial
 from ipagnn.training.sweep.run import TrialResult
 
 MODULE = importlib.import_module("ipagnn.training.sweep.run")
-SMALL = ("--preset", "smoke", "--model", "line-rnn", "--set", "model.hidden=4", "--set", "examples=320")
+SMALL = ("--preset", "smoke", "--model", "line-rnn", "--set", "model.hidden=4", "--set", "data.examples=320")
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_sweep_prints_a_table_and_names_the_selected_run(run: Any, tmp_path: Path, grid: Path, here: list[str]) -> None:
     code, out, err = run("sweep", tmp_path / "s", *SMALL, "--grid", grid)
     assert code == 0
-    assert [line.split(":")[0] for line in err.splitlines()] == ["rate=0.01", "rate=0.001"]
+    assert [line.split(":")[0] for line in err.splitlines()] == ["learning_rate=0.01", "learning_rate=0.001"]
     code, told, _ = run("sweep", tmp_path / "s", *SMALL, "--grid", grid, "--json")
     rows = [json.loads(line) for line in told.splitlines()]
-    assert [row["values"] for row in rows] == [{"rate": 1e-2}, {"rate": 1e-3}]
+    assert [row["values"] for row in rows] == [{"optimizer.learning_rate": 1e-2}, {"optimizer.learning_rate": 1e-3}]
     best = max(rows, key=lambda row: row["accuracy"])
     assert best["selected"]
     assert f"{tmp_path / 's' / best['run']} is selected: {best['accuracy']:.1%}" in out
@@ -56,12 +56,13 @@ def test_sweep_prints_a_table_and_names_the_selected_run(run: Any, tmp_path: Pat
 
 
 def test_sweep_says_what_failed(run: Any, tmp_path: Path, grid: Path, here: list[str]) -> None:
-    here.append("rate=0.001")
+    here.append("learning_rate=0.001")
     code, out, err = run("sweep", tmp_path / "s", *SMALL, "--grid", grid)
     assert code == 1
-    assert "rate=0.01 is selected" in out
+    assert "learning_rate=0.01 is selected" in out
     assert err.splitlines()[-1] == (
-        "Error: 1 of 2 trials have not ended, the first rate=0.001: It is broken. The same command goes on with them."
+        "Error: 1 of 2 trials have not ended, the first learning_rate=0.001: It is broken. The same command goes on "
+        "with them."
     )
 
 
@@ -88,7 +89,7 @@ def test_sweep_of_the_paper_has_its_grid(run: Any, tmp_path: Path, monkeypatch: 
     [
         (["--preset", "quick"], "name a file with --grid"),
         (["--grid", "/nowhere/at/all.toml"], "/nowhere/at/all.toml: No such file"),
-        (["--set", "rate=0.1"], "rate is set to one value and is also in the grid"),
+        (["--set", "optimizer.learning_rate=0.1"], "learning_rate is set to one value and is also in the grid"),
         (["--set", "hiden=3"], "Did you mean 'model.hidden'?"),
         (["--model", "ipa-gn"], "Did you mean 'ipa-gnn'?"),
         (["--samples", "0"], "greater than or equal to 1"),
@@ -106,9 +107,11 @@ def test_sweep_refuses_before_it_writes(
 
 
 def test_failures_are_told_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
-    sweep_commands._tell(TrialResult("rate=1", {"rate": 1.0}, "ended early", 1234, 5000, 0.25))
-    sweep_commands._tell(TrialResult("rate=2", {"rate": 2.0}, "failed", 0, 5000, None))
+    sweep_commands._tell(
+        TrialResult("learning_rate=1", {"optimizer.learning_rate": 1.0}, "ended early", 1234, 5000, 0.25)
+    )
+    sweep_commands._tell(TrialResult("learning_rate=2", {"optimizer.learning_rate": 2.0}, "failed", 0, 5000, None))
     assert capsys.readouterr().err.splitlines() == [
-        "rate=1: ended early after 1,234 steps, 25.0%",
-        "rate=2: failed after 0 steps",
+        "learning_rate=1: ended early after 1,234 steps, 25.0%",
+        "learning_rate=2: failed after 0 steps",
     ]

@@ -9,19 +9,21 @@ import pytest
 from ipagnn.cli import training as training_commands
 from ipagnn.training import Progress, RunFolder, preset, read_config, read_metrics
 
-SMALL = ("--preset", "smoke", "--model", "line-rnn", "--set", "model.hidden=4", "--set", "examples=640")
+SMALL = ("--preset", "smoke", "--model", "line-rnn", "--set", "model.hidden=4", "--set", "data.examples=640")
 
 
 def test_train_writes_a_run_and_says_where(run: Any, tmp_path: Path) -> None:
-    code, out, err = run("train", tmp_path / "r", *SMALL, "--task", "partial", "--seed", 3, "--set", "rate=3e-4")
+    code, out, err = run(
+        "train", tmp_path / "r", *SMALL, "--task", "partial", "--seed", 3, "--set", "optimizer.learning_rate=3e-4"
+    )
     assert (code, err) == (0, "")
     assert out.count("\n") == 1
     assert "finished after 20 steps" in out
     assert str(tmp_path / "r" / "model.safetensors") in out
     config = read_config(tmp_path / "r" / "config.toml")
     assert (config.model.name, config.model.hidden, config.task, config.seed) == ("line-rnn", 4, "partial", 3)
-    assert (config.rate, config.examples) == (3e-4, 640)
-    assert config.batch_size == preset("smoke").batch_size
+    assert (config.optimizer.learning_rate, config.data.examples) == (3e-4, 640)
+    assert config.data.batch_size == preset("smoke").data.batch_size
 
 
 def test_train_goes_on_with_the_same_command_and_with_none(run: Any, tmp_path: Path) -> None:
@@ -37,8 +39,17 @@ def test_train_goes_on_with_the_same_command_and_with_none(run: Any, tmp_path: P
 
 def test_train_on_a_data_set(run: Any, tmp_path: Path) -> None:
     assert run("generate", tmp_path / "d", "--split", "train", "--count", 200, "--length", 4).code == 0
-    arguments = ("--model", "line-rnn", "--data", tmp_path / "d", "--set", "examples=96", "--set", "length=4")
-    few = ("--set", "model.hidden=4", "--set", "validation_count=20", "--set", "log_every=1", "--set", "threads=1")
+    arguments = ("--model", "line-rnn", "--data", tmp_path / "d", "--set", "data.examples=96", "--set", "data.length=4")
+    few = (
+        "--set",
+        "model.hidden=4",
+        "--set",
+        "run.validation_count=20",
+        "--set",
+        "run.log_every=1",
+        "--set",
+        "run.threads=1",
+    )
     assert run("train", tmp_path / "r", *arguments, *few).code == 0
     record = json.loads((tmp_path / "r" / "run.json").read_text())
     assert len(record["data"]) == 64
@@ -51,7 +62,8 @@ def test_train_on_a_data_set(run: Any, tmp_path: Path) -> None:
         (["--model", "ipa-gn"], "Did you mean 'ipa-gnn'?"),
         (["--set", "hiden=3"], "Did you mean 'model.hidden'?"),
         (["--set", "rate"], "key=value"),
-        (["--set", "rate=fast"], "it must be a number"),
+        (["--set", "optimizer.learning_rate=fast"], "it must be a number"),
+        (["--set", "rate=1e-3"], "Did you mean 'optimizer.learning_rate'?"),
         (["--model", "trace-rnn", "--task", "partial"], "cannot be trained on the partial task"),
         (["--config", "/nowhere/at/all.toml"], "/nowhere/at/all.toml: No such file"),
         (["--data", "/nowhere/at/all"], "no finished data set"),

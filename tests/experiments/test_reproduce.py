@@ -64,7 +64,7 @@ def test_runs_are_trained_and_evaluated_and_failures_told(tmp_path: Path) -> Non
     begun_with = str(tmp_path / "runs" / "other.safetensors")
     for name, seed, start in (("one", 0, ""), ("other", 3, ""), ("further", 4, begun_with)):
         config = RunFolder(tmp_path / "runs" / name).config()
-        assert (config.seed, config.start) == (seed, start)
+        assert (config.seed, config.init_from) == (seed, start)
         assert json.loads((tmp_path / "runs" / name / "evaluation.json").read_text())["set"]["name"] == "D_test"
 
 

@@ -65,25 +65,25 @@ def settings(config: TrainConfig) -> dict[str, Any]:
         "model_budget": [budget.kind, budget.factor, budget.cap],
         "grammar": sha256(json.dumps(model.grammar.to_dict(), sort_keys=True).encode()),
         "task": config.task,
-        "length": config.length,
-        "data": config.data,
+        "length": config.data.length,
+        "data": config.data.source,
         "seed": config.seed,
-        "init_from": config.start,
-        "batch_size": config.batch_size,
-        "examples": config.examples,
-        "bucket_batches": config.window,
-        "curriculum": config.curriculum,
-        "training_budget": [config.budget, config.budget_cap],
-        "optimizer": config.optimizer,
-        "learning_rate": config.rate,
-        "max_grad_norm": config.clip,
-        "schedule": config.schedule,
-        "warmup": config.warmup,
-        "averaging": config.averaging,
-        "precision": config.precision,
-        "validation": [config.validation_count, config.validation_every],
-        "log_every": config.log_every,
-        "on_nan": [config.on_nan, config.norm_limit],
+        "init_from": config.init_from,
+        "batch_size": config.data.batch_size,
+        "examples": config.data.examples,
+        "bucket_batches": config.data.bucket_batches,
+        "curriculum": config.data.curriculum,
+        "training_budget": [config.data.budget, config.data.budget_cap],
+        "optimizer": config.optimizer.algorithm,
+        "learning_rate": config.optimizer.learning_rate,
+        "max_grad_norm": config.optimizer.max_grad_norm,
+        "schedule": config.optimizer.schedule,
+        "warmup": config.optimizer.warmup,
+        "averaging": config.optimizer.averaging,
+        "precision": config.run.precision,
+        "validation": [config.run.validation_count, config.run.validation_every],
+        "log_every": config.run.log_every,
+        "on_nan": [config.optimizer.on_nan, config.optimizer.norm_limit],
     }
 
 
@@ -105,7 +105,7 @@ def run_config(run: str) -> TrainConfig:
         device="cpu",
     )
     if run.endswith("-muon"):
-        config = config.replace(optimizer="muon", budget="trace", averaging=0.9, window=4, curriculum=0.4)
+        config = config.replace(algorithm="muon", budget="trace", averaging=0.9, bucket_batches=4, curriculum=0.4)
     return config
 
 
@@ -169,14 +169,14 @@ def programs(task: str) -> dict[str, Any]:
     config = preset("smoke", "ipa-gnn", task)
     sources = {
         "plain": config,
-        "bucketed": config.replace(window=4),
+        "bucketed": config.replace(bucket_batches=4),
         "curriculum": config.replace(curriculum=0.5, examples=64),
-        "all": config.replace(window=4, curriculum=0.5, examples=256, seed=3, length=8),
-        "by lines": config.replace(window=4, model=model_config("line-rnn", config.model)),
+        "all": config.replace(bucket_batches=4, curriculum=0.5, examples=256, seed=3, length=8),
+        "by lines": config.replace(bucket_batches=4, model=model_config("line-rnn", config.model)),
     }
     if task == "full":
         sources["short traces"] = config.replace(budget="trace", budget_cap=20, length=10)
-        sources["by trace"] = config.replace(window=4, model=model_config("trace-rnn", config.model))
+        sources["by trace"] = config.replace(bucket_batches=4, model=model_config("trace-rnn", config.model))
     withheld = Sampler(task, seed=0, withheld=True).table(0, 5)
     return {
         "sampler": integers(Sampler(task, seed=0).table(0, 1000)),
@@ -193,7 +193,7 @@ def shards(kind: str) -> dict[str, Any]:
     """A small data set on disk, and the order in which a run reads it. Bytes depend on the version of pyarrow."""
     with tempfile.TemporaryDirectory() as place:
         manifest = generate(place, count=2000, seed=0, shard_size=800, threads=1)
-        config = preset(kind).replace(data=place)
+        config = preset(kind).replace(source=place)
         return {
             "counts": [[x.name, x.count] for x in manifest.shards],
             "bits": [x.sha256 for x in manifest.shards] + [manifest.fingerprint],

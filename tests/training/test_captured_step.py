@@ -17,7 +17,7 @@ MESSAGES = ("ggnn", "no-execute", "no-control", "r-gat")
 
 
 def config(name: str, **changes: object) -> TrainConfig:
-    return TrainConfig(model_config(name, hidden=40), batch_size=24, device="cuda").replace(**changes)
+    return TrainConfig(model=model_config(name, hidden=40)).replace(batch_size=24, device="cuda").replace(**changes)
 
 
 OPTIONS = ("line-rnn decoder", "no-control edge_types", "no-execute absorb", "ipa-gnn trace_loss")
@@ -119,7 +119,9 @@ def test_messages_in_half_precision_stay_near(name: str) -> None:
     losses = []
     for precision in ("tf32", "bf16"):
         # At 1e-3 the norms of R-GAT's first steps differ by a quarter where weights differ by 2^-9, in fp32 as well.
-        settings = config(name, batch_size=512, precision=precision, rate=1e-6, model=model_config(name, hidden=200))
+        settings = config(
+            name, batch_size=512, precision=precision, learning_rate=1e-6, model=model_config(name, hidden=200)
+        )
         step = make_step(build_model(settings.model, 0), settings, GPU)
         sampler = training_sampler("full", 10, 1)
         for k in range(4):
@@ -134,7 +136,7 @@ def test_messages_in_half_precision_stay_near(name: str) -> None:
 @pytest.mark.parametrize("programs", [24, 600])
 def test_half_precision_stays_close_to_float32(name: str, hidden: int, programs: int) -> None:
     # On a Hopper GPU these are the persistent kernels: with one block a cluster and with seven, with one group and two.
-    settings = TrainConfig(model_config(name, hidden=hidden), batch_size=programs, device="cuda", optimizer="sgd")
+    settings = config(name, batch_size=programs, algorithm="sgd", model=model_config(name, hidden=hidden))
     table = training_sampler("full", 10, 1).table(0, programs)
     before = build_model(settings.model, 0).state_dict()
     moved = []

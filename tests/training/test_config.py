@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipagnn._common.options import flatten, phrases
+from ipagnn._common.options import describe, flatten, phrases
 from ipagnn._common.toml import parse_settings, to_toml
 from ipagnn.languages.arithmetic import AUTHORS
-from ipagnn.models import MODELS
-from ipagnn.training import TrainConfig, preset
-from ipagnn.training.config import FREE, differing
+from ipagnn.models import IPAGNN, MODELS
+from ipagnn.training import TrainConfig, preset, read_config
+from ipagnn.training.config import RESUMABLE_FIELDS, OptimizerConfig, differing
+from ipagnn.training.legacy import RENAMED
 from ipagnn.training.presets import PAPER_ROWS
 from ipagnn.training.resolve import resolve
 
@@ -35,14 +36,14 @@ def test_toml_reads_back(values: dict[str, Any]) -> None:
     assert tomllib.loads(to_toml(values)) == values
 
 
-@pytest.mark.parametrize("name", ["paper", "quick", "smoke"])
+@pytest.mark.parametrize("name", ["paper", "environment", "quick", "smoke"])
 @pytest.mark.parametrize("model", list(MODELS))
 def test_every_preset_reads_back(name: Any, model: str) -> None:
     config = preset(name, model)
     assert TrainConfig.from_dict(tomllib.loads(to_toml(config.to_dict()))) == config
 
 
-@pytest.mark.parametrize("name", ["paper", "quick", "smoke"])
+@pytest.mark.parametrize("name", ["paper", "environment", "quick", "smoke"])
 def test_only_no_execute_sums_literally_and_has_to_be_told_to_absorb(name: Any) -> None:
     told = {model: phrases(preset(name, model).model) for model in MODELS}
     assert told.pop("no-execute") == ["the exit absorbs", "sums not divided"]
@@ -50,45 +51,51 @@ def test_only_no_execute_sums_literally_and_has_to_be_told_to_absorb(name: Any) 
 
 
 def test_paper_preset_is_the_papers_recipe() -> None:
-    assert PAPER_ROWS.keys() == MODELS.keys()
-    for model in MODELS:
+    assert MODELS.keys() - PAPER_ROWS.keys() == {"env-ipa-gnn"}
+    for model in PAPER_ROWS:
         config = preset("paper", model)
-        assert (config.batch_size, config.examples, config.optimizer) == (32, 15_000_000, "adam")
-        assert (config.clip, config.schedule, config.length) == (5.0, "constant", 10)
+        assert (config.data.batch_size, config.data.examples, config.optimizer.algorithm) == (32, 15_000_000, "adam")
+        assert (config.optimizer.max_grad_norm, config.optimizer.schedule, config.data.length) == (5.0, "constant", 10)
         assert config.model.hidden in (200, 300)
-        assert config.rate in (3e-3, 1e-3, 3e-4, 1e-4)
+        assert config.optimizer.learning_rate in (3e-3, 1e-3, 3e-4, 1e-4)
         assert config.steps == 468_750
 
 
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"bach_size": 3}, "'bach_size' is not a setting. Did you mean 'batch_size'?"),
+        ({"bach_size": 3}, "'bach_size' is not a setting. Did you mean 'data.batch_size'?"),
         ({"hiden": 3}, "Did you mean 'model.hidden'?"),
         ({"model": {"hiden": 3}}, "'model.hiden' is not a setting. Did you mean 'model.hidden'?"),
         ({"model": {"grammar": {"modulo": 10}}}, "Did you mean 'model.grammar.modulus'?"),
         ({"model": {"name": "ipa-gn"}}, "Did you mean 'ipa-gnn'?"),
         ({"model": "ipa-gnn"}, "model is 'ipa-gnn'; it must be a table of settings"),
-        ({"batch_size": 1.5}, "batch_size is 1.5; it must be a whole number"),
-        ({"batch_size": True}, "whole number"),
-        ({"rate": "fast"}, "rate is 'fast'; it must be a number"),
+        ({"rate": 0.1}, "'rate' is not a setting any more. Did you mean 'optimizer.learning_rate'?"),
+        ({"data": "some/place"}, "'data' is not a setting any more. Did you mean 'data.source'?"),
+        ({"learning_rate": 0.1}, "'learning_rate' is not a setting. Did you mean 'optimizer.learning_rate'?"),
+        ({"optimizer": {"learning_rat": 0.1}}, "Did you mean 'optimizer.learning_rate'?"),
+        ({"data": {"batch_size": 1.5}}, "data.batch_size is 1.5; it must be a whole number"),
+        ({"data": {"batch_size": True}}, "whole number"),
+        ({"optimizer": {"learning_rate": "fast"}}, "optimizer.learning_rate is 'fast'; it must be a number"),
         ({"model": {"hidden": "wide"}}, "model.hidden is 'wide'; it must be a whole number"),
         ({"model": {"name": "no-execute", "absorbing_exit": 1}}, "model.absorbing_exit is 1; it must be true or false"),
         ({"model": {"absorbing_exit": True}}, "'model.absorbing_exit' is not a setting"),
-        ({"batch_size": 0}, "batch_size is 0; it must be from 1 to 16,777,216"),
-        ({"averaging": 2.0}, "from 0 to 1"),
-        ({"averaging": 1.0}, "for ever"),
-        ({"curriculum": 1.5}, "from 0 to 1"),
-        ({"curriculum": 0.5, "data": "some/place"}, "train on the stream"),
-        ({"loops": 20, "data": "some/place"}, "have the loops that they have"),
-        ({"loops": -1}, "loops is -1; it must be from 0 to"),
-        ({"rate": 0}, "above 0"),
-        ({"rate": float("nan")}, "rate is nan"),
-        ({"schedule": "step"}, "constant, linear, cosine"),
+        ({"data": {"batch_size": 0}}, "batch_size is 0; it must be from 1 to 16777216"),
+        ({"optimizer": {"averaging": 2.0}}, "averaging is 2.0; it must be at least 0 and below 1"),
+        ({"optimizer": {"averaging": 1.0}}, "averaging is 1.0; it must be at least 0 and below 1"),
+        ({"data": {"curriculum": 1.5}}, "from 0 to 1"),
+        ({"data": {"curriculum": 0.5, "source": "some/place"}}, "train on the stream"),
+        ({"data": {"loops": 20, "source": "some/place"}}, "have the loops that they have"),
+        ({"data": {"trace_limit": 20, "source": "some/place"}}, "have the traces that they have"),
+        ({"data": {"loops": -1}}, "loops is -1; it must be from 0 to"),
+        ({"data": {"budget": "trace"}, "task": "partial"}, "a masked line leaves no trace to count"),
+        ({"optimizer": {"learning_rate": 0}}, "learning_rate is 0.0; it must be above 0"),
+        ({"optimizer": {"learning_rate": float("nan")}}, "learning_rate is nan"),
+        ({"optimizer": {"schedule": "step"}}, "constant, linear, cosine"),
         ({"task": "both"}, "full, partial"),
-        ({"device": "gpu"}, "auto, cpu, cuda"),
-        ({"examples": 100, "warmup": 100}, "leaves nothing"),
-        ({"precision": "tf32", "device": "cpu"}, "only NVIDIA GPUs"),
+        ({"run": {"device": "gpu"}}, "auto, cpu, cuda"),
+        ({"data": {"examples": 100}, "optimizer": {"warmup": 100}}, "leaves nothing"),
+        ({"run": {"precision": "tf32", "device": "cpu"}}, "only NVIDIA GPUs"),
         ({"model": {"prune": 0.1}}, "version 0.1.0 was the last"),
         ({"model": {"name": "trace-rnn"}, "task": "partial"}, "cannot be trained on the partial task"),
         ({"model": {"classes": 10}}, "'model.classes' is not a setting"),
@@ -135,10 +142,10 @@ def test_later_settings_win(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_text('rate = 0.5\nseed = 4\n[model]\nname = "ggnn"\nhidden = 7\n')
     config = resolve(tmp_path / "run", "smoke", file, {"seed": 5, "model": {"grammar": {"modulus": 20}}})
-    assert (config.rate, config.seed, config.model.name, config.model.hidden) == (0.5, 5, "ggnn", 7)
+    assert (config.optimizer.learning_rate, config.seed, config.model.name, config.model.hidden) == (0.5, 5, "ggnn", 7)
     assert config.model.grammar.modulus == 20
     assert config.model.grammar.operands == preset("smoke").model.grammar.operands
-    assert config.batch_size == preset("smoke").batch_size
+    assert config.data.batch_size == preset("smoke").data.batch_size
 
 
 def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
@@ -151,7 +158,69 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
 
 def test_what_may_differ_is_not_named() -> None:
     one = preset("smoke")
-    assert set(flatten(one.to_dict())) > FREE
+    assert set(flatten(one.to_dict())) > RESUMABLE_FIELDS
     assert differing(one, one.replace(device="cpu", threads=3, workers=2, checkpoint_every=1.0, on_nan="skip")) == []
-    other = one.replace(rate=0.5, model=one.model.replace(hidden=8))
-    assert differing(one, other) == ["model.hidden is 16, not 8", "rate is 0.01, not 0.5"]
+    other = one.replace(learning_rate=0.5, model=one.model.replace(hidden=8))
+    assert differing(one, other) == ["model.hidden is 16, not 8", "optimizer.learning_rate is 0.01, not 0.5"]
+
+
+FLAT = """
+task = "partial"
+start = "ipa-gnn-full"
+data = "stream"
+length = 8
+batch_size = 64
+window = 4
+optimizer = "muon"
+rate = 0.02
+clip = 1.5
+device = "cpu"
+threads = 3
+
+[model]
+name = "ipa-gnn"
+hidden = 7
+"""
+
+
+def test_old_files_are_read_under_the_new_names(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(FLAT)
+    config = read_config(file)
+    assert config == TrainConfig().replace(
+        model=IPAGNN.Config(hidden=7),
+        task="partial",
+        init_from="ipa-gnn-full",
+        length=8,
+        batch_size=64,
+        bucket_batches=4,
+        algorithm="muon",
+        learning_rate=0.02,
+        max_grad_norm=1.5,
+        device="cpu",
+        threads=3,
+    )
+    assert resolve(tmp_path / "run", "paper", file) == config
+    (tmp_path / "new.toml").write_text(to_toml(config.to_dict()))
+    assert read_config(tmp_path / "new.toml") == config
+
+
+def test_every_old_name_has_a_place_and_no_name_is_in_two_groups() -> None:
+    known = list(flatten(TrainConfig().to_dict()))
+    assert set(RENAMED.values()) <= set(known)
+    grouped = [name.partition(".")[2] for name in known if name.partition(".")[0] in ("data", "optimizer", "run")]
+    assert len(grouped) == len(set(grouped)) > 25
+
+
+def test_replace_finds_fields_in_their_groups() -> None:
+    config = TrainConfig().replace(seed=3, learning_rate=0.5, examples=64, max_grad_norm=2.0)
+    assert (config.seed, config.data.examples) == (3, 64)
+    assert config.optimizer == OptimizerConfig(learning_rate=0.5, max_grad_norm=2.0)
+    with pytest.raises(TypeError, match="'speed' is no field"):
+        config.replace(speed=1.0)
+
+
+def test_every_option_says_what_it_means() -> None:
+    own = [each for each in describe(TrainConfig) if not each.name.startswith("model.")]
+    assert len(own) > 30
+    assert [each.name for each in own if not each.help.endswith(".")] == []

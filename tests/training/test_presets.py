@@ -29,7 +29,7 @@ def test_quick_differs_between_models_in_size_and_options_alone() -> None:
 def test_quick_trains_on_programs_shorter_than_those_of_the_demo() -> None:
     config = preset("quick")
     table = make_source(config, None).table(0, 2_000)
-    assert table.lengths.max() == config.length < min(LENGTHS)
+    assert table.lengths.max() == config.data.length < min(LENGTHS)
     assert (np.bincount(table.target, minlength=10) < 0.2 * len(table)).all()  # no digit can be guessed
 
 

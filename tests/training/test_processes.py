@@ -23,7 +23,7 @@ def test_two_processes_give_the_weights_of_one_with_the_joint_batch(
     final: Callable[[Path], dict[str, torch.Tensor]],
     lines: Callable[[Path], list[dict[str, object]]],
 ) -> None:
-    config = tiny.replace(window=3, clip=0.3)
+    config = tiny.replace(bucket_batches=3, max_grad_norm=0.3)
     train(config, tmp_path / "one")
     (tmp_path / "config.toml").write_text(to_toml(config.to_dict()))
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "ipagnn"]

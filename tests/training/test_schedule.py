@@ -6,7 +6,8 @@ from ipagnn.training.schedule import rate_at
 
 def config(**changes: object) -> TrainConfig:
     # 10 steps of 4, of which the first 2 are the warm-up.
-    return TrainConfig(batch_size=4, examples=39, warmup=7, rate=0.8).replace(**changes)
+    whole = TrainConfig().replace(batch_size=4, examples=39, warmup=7, learning_rate=0.8)
+    return whole.replace(**changes)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_windows_hold_the_same_programs_by_like_steps() -> None:
     ids=lambda model: model.name,
 )
 def test_windows_sort_by_the_steps_that_the_model_takes(model: ModelConfig) -> None:
-    source = make_source(TrainConfig(model, batch_size=8, window=5), None)
+    source = make_source(TrainConfig(model=model).replace(batch_size=8, bucket_batches=5), None)
     ranges = []
     for k in range(5):
         table = source.table(8 * k, 8)
@@ -117,7 +117,15 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "d"
     config = preset("smoke")
     generate(
-        path, "full", "train", 50, 0, Lengths.training(config.length), config.model.grammar, shard_size=20, threads=1
+        path,
+        "full",
+        "train",
+        50,
+        0,
+        Lengths.training(config.data.length),
+        config.model.grammar,
+        shard_size=20,
+        threads=1,
     )
     return path
 
@@ -136,14 +144,14 @@ def test_epochs_hold_every_program_once_each_in_its_own_order(directory: Path) -
 
 
 def test_data_for_something_else_is_refused(directory: Path) -> None:
-    config = preset("smoke").replace(data=str(directory))
+    config = preset("smoke").replace(source=str(directory))
     assert open_data(config) is not None
     assert open_data(preset("smoke")) is None
     for changed, told in (
         (config.replace(task="partial"), "task"),
         (config.replace(length=9), "longest program"),
-        (preset("quick").replace(data=str(directory), length=config.length), "grammar"),
-        (config.replace(data=str(directory / "nowhere")), "no finished data set"),
+        (preset("quick").replace(source=str(directory), length=config.data.length), "grammar"),
+        (config.replace(source=str(directory / "nowhere")), "no finished data set"),
     ):
         with pytest.raises(DataSetError, match=told):
             open_data(changed)
@@ -152,14 +160,14 @@ def test_data_for_something_else_is_refused(directory: Path) -> None:
 def test_stream_draws_the_language_of_the_config() -> None:
     config = preset("smoke")
     table = make_source(config, None).table(0, 200)
-    assert max(table.lengths) == config.length
+    assert max(table.lengths) == config.data.length
     assert table.target.max() < config.model.grammar.modulus
-    assert isinstance(make_source(config.replace(window=4), None), Windows)
+    assert isinstance(make_source(config.replace(bucket_batches=4), None), Windows)
 
 
 @pytest.mark.parametrize("window", [1, 4])
 def test_curriculum_draws_even_lengths_first_and_the_papers_then(window: int) -> None:
-    config = preset("paper").replace(examples=8_000, batch_size=100, window=window, curriculum=0.5)
+    config = preset("paper").replace(examples=8_000, batch_size=100, bucket_batches=window, curriculum=0.5)
     lengths = make_source(config, None).table(0, 8_000).lengths
     even, usual = lengths[:4_000], lengths[4_000:]
     for length in range(2, 11):  # 5 standard deviations
@@ -171,7 +179,9 @@ def test_curriculum_draws_even_lengths_first_and_the_papers_then(window: int) ->
 
 @pytest.mark.parametrize("window", [1, 4])
 def test_curriculum_is_a_function_of_the_position(window: int) -> None:
-    config = preset("smoke").replace(examples=101, batch_size=8, window=window, curriculum=0.5)  # its end is no batch's
+    config = preset("smoke").replace(
+        examples=101, batch_size=8, bucket_batches=window, curriculum=0.5
+    )  # its end is no batch's
     whole = programs(make_source(config, None).table(0, 104))
     source = make_source(config, None)
     for start, count in ((88, 16), (0, 8), (48, 8), (51, 1), (40, 30), (50, 1), (0, 104)):

@@ -19,6 +19,7 @@ from ipagnn.languages.arithmetic.interpreter import trace
 from ipagnn.models import StageProgress
 from ipagnn.models.line_rnn import LineRNN
 from ipagnn.training import Progress, RunFolder, Stage, TrainConfig, preset, read_config, read_metrics, resolve, train
+from ipagnn.training.config import DataConfig, OptimizerConfig
 from ipagnn.training.runs.checkpoint import Checkpoint
 from ipagnn.training.schedule import stage_rate_at
 from ipagnn.training.sources import make_source, stage_costs
@@ -39,9 +40,13 @@ STAGES = (
 @pytest.fixture
 def staged(tiny: TrainConfig) -> TrainConfig:
     """A run of three stages, of which the first ends by its accuracy."""
-    default = TrainConfig()
-    single = {name: getattr(default, name) for name in ("batch_size", "examples", "schedule", "rate")}
-    return tiny.replace(stages=STAGES, **single, warmup=32, validation_every=100, checkpoint_steps=3)
+    return tiny.replace(
+        data=DataConfig(length=tiny.data.length),
+        optimizer=OptimizerConfig(averaging=0.9, warmup=32),
+        stages=STAGES,
+        validation_every=100,
+        checkpoint_steps=3,
+    )
 
 
 @pytest.fixture
@@ -73,7 +78,7 @@ def test_stages_draw_their_lengths_and_never_by_the_same_numbers(staged: TrainCo
     assert set(second.lengths.tolist()) == {2, 3}
     assert abs(float((second.lengths == 3).mean()) - 0.5) < 0.1
     assert float((third.lengths == 4).mean()) > 0.8
-    sampler = training_sampler("full", staged.length, staged.seed, staged.model.grammar)
+    sampler = training_sampler("full", staged.data.length, staged.seed, staged.model.grammar)
     expected = type(sampler)(sampler.task, Lengths.uniform((2, 3)), sampler.grammar, sampler.seed, False)
     assert np.array_equal(second.line_tokens, expected.table(1_000, 400).line_tokens)
 
@@ -92,7 +97,7 @@ def test_a_stage_ends_at_the_look_at_which_enough_were_right(whole: Path, staged
     first = [line for line in lines if line["stage"] == 1]
     assert all(line["accuracy"] < 0.1 for line in first[:-1])
     assert first[-1]["accuracy"] >= 0.1
-    assert first[-1]["step"] % staged.log_every == 0
+    assert first[-1]["step"] % staged.run.log_every == 0
     ended = first[-1]["step"]
     assert ended < STAGES[0].steps, "choose a lower share, or the stage did not end by it"
     assert [line["step"] for line in lines if line["stage"] == 2][-1] == ended + 7
@@ -176,10 +181,10 @@ def test_time_left_counts_later_stages_by_their_steps(staged: TrainConfig, tmp_p
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"rate": 0.1}, "rate is 0.1, and there are stages"),
-        ({"examples": 32}, "examples is 32, and there are stages"),
-        ({"schedule": "cosine"}, "schedule is 'cosine', and there are stages"),
-        ({"data": "some/where"}, "There are stages, and data is 'some/where'"),
+        ({"learning_rate": 0.1}, r"optimizer\.learning_rate is 0\.1, and there are stages"),
+        ({"examples": 32}, r"data\.examples is 32, and there are stages"),
+        ({"schedule": "cosine"}, r"optimizer\.schedule is 'cosine', and there are stages"),
+        ({"source": "some/where"}, r"stages is 3 and data\.source is 'some/where'"),
         ({"warmup": 10_000}, "warmup is 10000, which leaves nothing of"),
     ],
 )

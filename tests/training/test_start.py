@@ -21,7 +21,7 @@ def weights(tiny: TrainConfig, tmp_path: Path) -> Path:
 
 
 def test_begins_with_the_weights_named_and_the_steps_of_training(tiny: TrainConfig, weights: Path) -> None:
-    config = tiny.replace(start=str(weights), budget="static", budget_cap=7)
+    config = tiny.replace(init_from=str(weights), budget="static", budget_cap=7)
     model = first_model(config)
     expected = load_model(weights).state_dict()
     assert all(torch.equal(tensor, expected[name]) for name, tensor in model.state_dict().items())
@@ -37,7 +37,7 @@ def test_goes_on_from_a_checkpoint_when_the_weights_are_gone(
     final: Callable[[Path], Tensors],
     same: Callable[[Tensors, Tensors], bool],
 ) -> None:
-    config = tiny.replace(start=str(weights))
+    config = tiny.replace(init_from=str(weights))
     train(config, tmp_path / "whole")
     assert train(config, tmp_path / "halves", time_limit=0).state == "stopped"
     weights.unlink()
@@ -49,10 +49,10 @@ def test_goes_on_from_a_checkpoint_when_the_weights_are_gone(
 
 def test_weights_of_other_models_are_refused(tiny: TrainConfig, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no file and no model 'nowhere'"):
-        train(tiny.replace(start="nowhere"), tmp_path / "a")
+        train(tiny.replace(init_from="nowhere"), tmp_path / "a")
     save_model(build_model(tiny.model.replace(hidden=24)), tmp_path / "wide.safetensors")
     with pytest.raises(ModelFileError, match="not those of"):
-        train(tiny.replace(start=str(tmp_path / "wide.safetensors")), tmp_path / "b")
+        train(tiny.replace(init_from=str(tmp_path / "wide.safetensors")), tmp_path / "b")
     save_model(build_model(model_config("ggnn", tiny.model)), tmp_path / "ggnn.safetensors")
     with pytest.raises(ModelFileError, match="Unexpected key"):
-        train(tiny.replace(start=str(tmp_path / "ggnn.safetensors")), tmp_path / "c")
+        train(tiny.replace(init_from=str(tmp_path / "ggnn.safetensors")), tmp_path / "c")

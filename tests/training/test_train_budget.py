@@ -27,7 +27,7 @@ def test_the_model_keeps_its_own_budget(tiny: TrainConfig, tmp_path: Path, monke
     monkeypatch.setattr(PlainStep, "prepare", watch)
     config = tiny.replace(model=model_config("ipa-gnn", tiny.model), budget="static", budget_cap=7, length=8)
     train(config, tmp_path / "r")
-    first = make_source(config, None).table(0, 4 * config.batch_size)
+    first = make_source(config, None).table(0, 4 * config.data.batch_size)
     wanted = steps_of(config.model.replace(budget=StepBudget("static", cap=7)), first).tolist()
     assert seen[: len(wanted)] == wanted
     assert wanted != steps_of(config.model, first).tolist()
@@ -35,14 +35,14 @@ def test_the_model_keeps_its_own_budget(tiny: TrainConfig, tmp_path: Path, monke
 
 
 def test_windows_sort_by_the_steps_of_training() -> None:
-    config = TrainConfig(batch_size=8, window=4, budget="static", budget_cap=50)
+    config = TrainConfig().replace(batch_size=8, bucket_batches=4, budget="static", budget_cap=50)
     steps = steps_of(config.trained_model, make_source(config, None).table(0, 32)).reshape(4, 8)
     spans = sorted((row.min(), row.max()) for row in steps)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
 
 
 def test_steps_by_traces_are_a_quarter_more_and_no_program_needs_more_than_the_most() -> None:
-    config = TrainConfig(batch_size=8, budget="trace", budget_cap=20)
+    config = TrainConfig().replace(batch_size=8, budget="trace", budget_cap=20)
     table = make_source(config, None).table(0, 400)
     lengths = np.array([trace_length(program) for program in table])
     assert lengths.max() <= 20
@@ -57,13 +57,13 @@ def test_steps_by_traces_are_a_quarter_more_and_no_program_needs_more_than_the_m
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"budget": "papr"}, "one of model, static, trace"),
-        ({"budget": "trace", "task": "partial"}, "no trace to count"),
-        ({"budget_cap": 0}, "budget_cap is 0; it must be from 1 to"),
-        ({"trace_loss": 1.0, "task": "partial"}, "no trace to learn from"),
-        ({"trace_loss": -1.0}, "trace_loss is -1.0; it must be at least 0"),
-        ({"trace_loss": 1.0, "model": {"name": "ggnn"}}, "train one of ipa-gnn, hard-ip-rnn, packed"),
-        ({"trace_loss": 1.0, "model": {"execution": "dense"}}, "the dense ipa-gnn does not tell"),
+        ({"data": {"budget": "papr"}}, "one of model, static, trace"),
+        ({"data": {"budget": "trace"}, "task": "partial"}, "no trace to count"),
+        ({"data": {"budget_cap": 0}}, "budget_cap is 0; it must be from 1 to"),
+        ({"optimizer": {"trace_loss": 1.0}, "task": "partial"}, "no trace to learn from"),
+        ({"optimizer": {"trace_loss": -1.0}}, "trace_loss is -1.0; it must be from 0 to"),
+        ({"optimizer": {"trace_loss": 1.0}, "model": {"name": "ggnn"}}, "train one of ipa-gnn, hard-ip-rnn, packed"),
+        ({"optimizer": {"trace_loss": 1.0}, "model": {"execution": "dense"}}, "the dense ipa-gnn does not tell"),
     ],
 )
 def test_mistakes_are_named(changes: dict[str, Any], told: str) -> None:

@@ -59,7 +59,7 @@ def test_the_folder_tells_all(tiny: TrainConfig, whole: Path) -> None:
     assert [line["examples"] for line in trained] == [16, 32, 48, 64, 80, 96]
     assert [line["step"] for line in lines if line["kind"] == "validation"] == [4, 8, 12]
     assert all(line["examples_per_second"] > 0 and line["memory_mb"] > 10 for line in trained)
-    assert trained[0]["rate"] == tiny.rate  # the last step of the warm-up
+    assert trained[0]["rate"] == tiny.optimizer.learning_rate  # the last step of the warm-up
     assert list(whole.glob("events.*"))
     assert not is_locked(whole)
     assert not list(whole.rglob("*.part"))
@@ -83,8 +83,8 @@ def test_the_model_is_the_best_by_validation_and_its_average(tiny: TrainConfig, 
 def test_validation_is_withheld_and_of_length_c(tiny: TrainConfig) -> None:
     validation = Validation(tiny, torch.device("cpu"))
     (batch,) = validation._batches
-    assert batch.line_offsets.diff().unique().tolist() == [tiny.length]
-    assert len(batch) == tiny.validation_count
+    assert batch.line_offsets.diff().unique().tolist() == [tiny.data.length]
+    assert len(batch) == tiny.run.validation_count
 
 
 class Stopped(Exception):
@@ -155,9 +155,9 @@ def test_goes_on_after_a_full_disk_at_any_file(
 def test_goes_on_with_other_threads_and_cadence_but_nothing_else(tiny: TrainConfig, tmp_path: Path) -> None:
     train(tiny, tmp_path / "r", time_limit=1e-3)
     with pytest.raises(RunError) as caught:
-        train(tiny.replace(rate=0.5, model=tiny.model.replace(hidden=8)), tmp_path / "r")
+        train(tiny.replace(learning_rate=0.5, model=tiny.model.replace(hidden=8)), tmp_path / "r")
     assert "model.hidden is 4, not 8" in str(caught.value)
-    assert "rate is 0.01, not 0.5" in str(caught.value)
+    assert "optimizer.learning_rate is 0.01, not 0.5" in str(caught.value)
     assert train(tiny.replace(workers=2, checkpoint_steps=2, device="cpu"), tmp_path / "r").state == "finished"
 
 
@@ -293,7 +293,7 @@ def test_an_exploding_norm_stops(tiny: TrainConfig, tmp_path: Path) -> None:
 
 
 def test_a_run_that_skips_nearly_everything_is_given_up(tiny: TrainConfig, tmp_path: Path) -> None:
-    hopeless = tiny.replace(norm_limit=1e-6, on_nan="skip", log_every=1, examples=100 * tiny.batch_size)
+    hopeless = tiny.replace(norm_limit=1e-6, on_nan="skip", log_every=1, examples=100 * tiny.data.batch_size)
     with pytest.raises(RunError, match=r"last 20 looks, up to step 20, .* lower rate"):
         train(hopeless, tmp_path / "r")
 
@@ -301,7 +301,7 @@ def test_a_run_that_skips_nearly_everything_is_given_up(tiny: TrainConfig, tmp_p
 def test_windows_change_the_order_and_resume_exactly(
     tiny: TrainConfig, tmp_path: Path, final: Final, same: Same
 ) -> None:
-    config = tiny.replace(window=3)
+    config = tiny.replace(bucket_batches=3)
     train(config, tmp_path / "whole")
     while train(config, tmp_path / "r", time_limit=1e-3).state != "finished":
         pass
@@ -312,9 +312,9 @@ def test_windows_change_the_order_and_resume_exactly(
 
 @pytest.fixture
 def on_disk(tiny: TrainConfig, tmp_path: Path) -> TrainConfig:
-    grammar, lengths = tiny.model.grammar, Lengths.training(tiny.length)
+    grammar, lengths = tiny.model.grammar, Lengths.training(tiny.data.length)
     generate(tmp_path / "d", "full", "train", 60, 0, lengths, grammar, shard_size=12, threads=1)
-    return tiny.replace(data=str(tmp_path / "d"))
+    return tiny.replace(source=str(tmp_path / "d"))
 
 
 def test_trains_on_a_data_set_for_more_than_an_epoch(

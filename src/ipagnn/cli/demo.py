@@ -43,7 +43,7 @@ def demo(
     runs = [_run(directory / f"{model}-{seed}", preset, model, seed) for seed in range(seeds) for model in MODELS]
     figure, page = directory / "accuracy.svg", directory / "report.html"
     summaries = [run.evaluation for run in runs if run.evaluation]
-    save(accuracy_figure(summaries, [run.config.length for run in runs]), figure)
+    save(accuracy_figure(summaries, [run.config.data.length for run in runs]), figure)
     write_report(runs, page, load_run)
     _print(runs)
     output().print(f"{figure} shows it, and {page} tells all about it", soft_wrap=True, markup=False)
@@ -62,7 +62,9 @@ def _run(path: Path, preset_name: Literal["quick", "smoke"], model: str, seed: i
     title = f"{model_title(model)}, seed {seed}"
     folder = RunFolder(path)
     if folder.result() is None:
-        typer.echo(f"Training {title}: {config.examples:,} programs of at most {config.length} lines", err=True)
+        typer.echo(
+            f"Training {title}: {config.data.examples:,} programs of at most {config.data.length} lines", err=True
+        )
     with watch(config.steps) as report:
         result = train(config, path, report=report, command=["ipagnn", *sys.argv[1:]])
     wanted = build_test_recipe(config.task, LENGTHS, COUNT, None, config.model.grammar)
@@ -85,7 +87,7 @@ def _print(runs: "Sequence[RunRecord]") -> None:
     from ipagnn.models import model_title
     from ipagnn.reporting.figure_accuracy import curves
 
-    trained = runs[0].config.length
+    trained = runs[0].config.data.length
     table = Table(header_style="bold", title="Accuracy by program length in lines, %")
     table.add_column("model")
     for length in (f"{trained} (as trained)", *map(str, LENGTHS), "all longer"):

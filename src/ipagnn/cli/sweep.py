@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 def sweep(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Holds the run folders of all trials.")],
     preset: Annotated[
-        Literal["paper", "quick", "smoke"],
+        Literal["paper", "environment", "quick", "smoke"],
         typer.Option(help="Settings that are not in the grid; `paper` also has the paper's grid."),
     ] = "paper",
     grid: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Settings in TOML, each with a list of values: `rate = [1e-3, 3e-4]`."),
+        typer.Option(
+            metavar="FILE",
+            help="Settings in TOML, each with a list of values: `optimizer.learning_rate = [1e-3, 3e-4]`.",
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Its name, such as `ipa-gnn`, `line-rnn` or `ggnn`.")] = None,
     task: Annotated[
@@ -30,7 +33,7 @@ def sweep(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of all trials, as in `examples=1000000`."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of all trials, as in `data.examples=1000000`."),
     ] = None,
     samples: Annotated[
         int | None, typer.Option(min=1, help="Try so many points of the grid, chosen at random. [default: all]")
@@ -54,7 +57,7 @@ def sweep(
     Each trial is a run folder in DIR, as `ipagnn train` makes it. Trials whose worker died go on where they were, and
     so does a sweep that was stopped, with the same command. Needs `pip install 'ipagnn[ray]'`.
 
-    `ipagnn sweep sweeps/b --preset quick --grid grid.toml --set examples=50000 --asha`
+    `ipagnn sweep sweeps/b --preset quick --grid grid.toml --set data.examples=50000 --asha`
     """
     from ipagnn._common.toml import parse_settings
     from ipagnn.training.sweep.grid import PAPER_GRID, expand, read_grid

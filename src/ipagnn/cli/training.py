@@ -44,7 +44,7 @@ def train(
         Literal["full", "partial"] | None, typer.Option(help="Complete programs, or programs with one masked line.")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Programs of `ipagnn generate`. [default: fresh ones, endlessly]")
+        str | None, typer.Option(metavar="DIR", help="Programs of `ipagnn generate`. [default: new ones, endlessly]")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of weights, programs and their order.")] = None,
     device: Annotated[str | None, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:N`.")] = None,
@@ -64,8 +64,9 @@ def train(
 
     `ipagnn train runs/a --preset quick --model ipa-gnn`
 
-    `ipagnn train runs/b --preset paper --task partial --set model.hidden=300 --set rate=3e-4 --time-limit 30m`
+    `ipagnn train runs/b --task partial --set model.hidden=300 --set optimizer.learning_rate=3e-4 --time-limit 30m`
     """
+    from ipagnn._common.options import merge
     from ipagnn._common.toml import parse_settings
     from ipagnn.training import train as run_training
     from ipagnn.training.processes import rank_and_world
@@ -73,15 +74,18 @@ def train(
 
     limit = None if time_limit is None else _seconds(time_limit)
     changes: dict[str, Any] = parse_settings(settings or [])
-    for name, value in (("task", task), ("data", data), ("seed", seed), ("device", device)):
-        if value is not None:
-            changes[name] = value
-    if model is not None:
-        if ".py:" in model:
-            from ipagnn.models import register_file
+    if model is not None and ".py:" in model:
+        from ipagnn.models import register_file
 
-            (model,) = register_file(model)
-        changes["model"] = {**changes.get("model", {}), "name": model}
+        (model,) = register_file(model)
+    given = {
+        "task": task,
+        "seed": seed,
+        "model": {"name": model},
+        "data": {"source": data},
+        "run": {"device": device},
+    }
+    changes = merge(changes, _given(given))
     resolved = resolve(run, preset, config, changes)
     writes = rank_and_world()[0] == 0
     with watch(resolved.steps) if writes else _nobody() as report:
@@ -133,6 +137,12 @@ def runs(
             s.state,
         )
     output().print(table)
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """Nested tables without what is None."""
+    found = {key: _given(value) if isinstance(value, dict) else value for key, value in values.items()}
+    return {key: value for key, value in found.items() if value is not None and value != {}}
 
 
 @contextmanager

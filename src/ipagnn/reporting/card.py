@@ -45,19 +45,19 @@ def model_card(
         f"{model_title(run.model.name)} with {run.model.hidden} hidden units for {_SUBJECT[task]} of {language}: it "
         f"predicts v0 mod {run.model.grammar.modulus} at their end.{reads}",
         "",
-        f"- **Data**: {programs(run.result['examples'])} programs of up to {config.length} lines, "
-        f"{'drawn as training went' if config.data == 'stream' else 'from a fixed data set'}, seed {config.seed}"
-        f"{', beside those of the weights it began with' if config.start else ''}. "
+        f"- **Data**: {programs(run.result['examples'])} programs of up to {config.data.length} lines, "
+        f"{'drawn as training went' if config.data.source == 'stream' else 'from a fixed data set'}, seed {config.seed}"
+        f"{', beside those of the weights it began with' if config.init_from else ''}. "
         "One program in 64 is withheld from all training.",
-        f"- **Training**: {describe_settings(config)}; batch {config.batch_size:,}, {run.result['step']:,} steps, "
+        f"- **Training**: {describe_settings(config)}; batch {config.data.batch_size:,}, {run.result['step']:,} steps, "
         f"{duration(run.result['seconds'])} on {hardware}. Settings and metrics: `records/{record}`.",
-        f"- **Accuracy on withheld programs** of {config.length} lines, which selected the weights: "
-        f"{percent(run.result['accuracy'])}% of {config.validation_count:,}.",
+        f"- **Accuracy on withheld programs** of {config.data.length} lines, which selected the weights: "
+        f"{percent(run.result['accuracy'])}% of {config.run.validation_count:,}.",
         f"- {_LONGER}: {_overall(run, evaluation)}.",
         "",
         *_by_length(evaluation),
         "",
-        *([_steps(*longer, checked, config.length)] if longer else []),
+        *([_steps(*longer, checked, config.data.length)] if longer else []),
         f"- **Limits**: {_limits(evaluation)}",
         f"- Weights are stored as float16 and computed with as float32: of {checked:,} withheld programs {changed} "
         "got another prediction. Licence: Apache-2.0, as the code.",

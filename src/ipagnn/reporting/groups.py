@@ -11,11 +11,17 @@ from ipagnn._common.options import flatten, phrases
 from ipagnn.evaluation.benchmark import D_TEST, on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER
 from ipagnn.reporting import paper
-from ipagnn.training.config import FREE, STREAM, TrainConfig
+from ipagnn.training.config import RESUMABLE_FIELDS, STREAM, TrainConfig
 
 Document = dict[str, Any]
 
-_NOT_PART: Final = FREE | {"seed", "log_every", "validation_every", "validation_count", "norm_limit"}
+_NOT_PART: Final = RESUMABLE_FIELDS | {
+    "seed",
+    "run.log_every",
+    "run.validation_every",
+    "run.validation_count",
+    "optimizer.norm_limit",
+}
 """Settings that runs of one group may differ in."""
 _OPTIMIZERS: Final = {"adam": "Adam", "sgd": "SGD", "muon": "Muon"}
 
@@ -23,40 +29,42 @@ _OPTIMIZERS: Final = {"adam": "Adam", "sgd": "SGD", "muon": "Muon"}
 def describe_settings(config: TrainConfig) -> str:
     """The settings of a run in a few words, without its model, task, batch size and number of programs."""
     default = TrainConfig()
-    rate = max((stage.learning_rate for stage in config.stages), default=config.rate)
-    words = [f"H {config.model.hidden}", f"{_OPTIMIZERS[config.optimizer]} at {rate:g}"]
+    rate = max((stage.learning_rate for stage in config.stages), default=config.optimizer.learning_rate)
+    words = [f"H {config.model.hidden}", f"{_OPTIMIZERS[config.optimizer.algorithm]} at {rate:g}"]
     if config.stages:
         words.append(f"in {len(config.stages)} stages, up to {max(stage.length for stage in config.stages)} lines")
-    if config.trace_limit:
-        words.append(f"programs that execute at most {config.trace_limit} statements")
-    if config.schedule != default.schedule:
-        words.append(f"{config.schedule} decay")
-    if config.clip != default.clip:
-        words.append(f"clipping at {config.clip:g}" if config.clip else "no clipping")
-    if config.start:
-        words.append(f"begun with the weights {Path(config.start).stem}")
-    if config.averaging:
-        words.append(f"weights averaged ({config.averaging:g})")
-    if config.curriculum:
-        words.append(f"even lengths for {config.curriculum:.0%}")
-    if config.loops:
-        words.append(f"more loops (weight {config.loops})")
+    if config.data.trace_limit:
+        words.append(f"programs that execute at most {config.data.trace_limit} statements")
+    if config.optimizer.schedule != default.optimizer.schedule:
+        words.append(f"{config.optimizer.schedule} decay")
+    if config.optimizer.max_grad_norm != default.optimizer.max_grad_norm:
+        words.append(
+            f"clipping at {config.optimizer.max_grad_norm:g}" if config.optimizer.max_grad_norm else "no clipping"
+        )
+    if config.init_from:
+        words.append(f"begun with the weights {Path(config.init_from).stem}")
+    if config.optimizer.averaging:
+        words.append(f"weights averaged ({config.optimizer.averaging:g})")
+    if config.data.curriculum:
+        words.append(f"even lengths for {config.data.curriculum:.0%}")
+    if config.data.loops:
+        words.append(f"more loops (weight {config.data.loops})")
     words += phrases(config.model)
-    if config.budget != "model":
-        counted = "by loop counts" if config.budget == "static" else "by traces"
-        words.append(f"trained with enough steps ({counted}, at most {config.budget_cap})")
-    if config.trace_loss:
-        words.append(f"taught by traces ({config.trace_loss:g})")
-    if config.window > 1:
-        words.append(f"windows of {config.window}")
-    if config.precision != default.precision:
-        words.append(config.precision)
+    if config.data.budget != "model":
+        counted = "by loop counts" if config.data.budget == "static" else "by traces"
+        words.append(f"trained with enough steps ({counted}, at most {config.data.budget_cap})")
+    if config.optimizer.trace_loss:
+        words.append(f"taught by traces ({config.optimizer.trace_loss:g})")
+    if config.data.bucket_batches > 1:
+        words.append(f"windows of {config.data.bucket_batches}")
+    if config.run.precision != default.run.precision:
+        words.append(config.run.precision)
     if config.model.budget != default.model.budget:
         words.append(f"budget {config.model.budget.kind} × {config.model.budget.factor:g}")
-    if config.data != STREAM:
+    if config.data.source != STREAM:
         words.append("fixed data set")
-    if config.length != default.length:
-        words.append(f"up to {config.length} lines")
+    if config.data.length != default.data.length:
+        words.append(f"up to {config.data.length} lines")
     if config.model.grammar == AUTHORS:
         words.append("authors' labels")
     elif config.model.grammar != PAPER:

@@ -67,7 +67,7 @@ def package_weights(run: Path | str, weights: Path | str, record: str, factor: f
     path = Path(weights) / f"{model.name}-{told.evaluation['task']}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
     table = recipe(
-        "validation", told.config.task, CHECKED, None, Lengths.exact(told.config.length), model.config.grammar
+        "validation", told.config.task, CHECKED, None, Lengths.exact(told.config.data.length), model.config.grammar
     ).table(0, CHECKED)
     before = _predict(model, table)
     own = model.config.budget

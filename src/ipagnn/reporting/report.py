@@ -71,8 +71,8 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
 def _variant(run: RunRecord) -> str:
     """What tells the rows of a model apart."""
     words = variants(run.model)
-    words += [_STEPS] if run.config.budget != "model" else []
-    words += [_TRACES] if run.config.trace_loss > 0 else []
+    words += [_STEPS] if run.config.data.budget != "model" else []
+    words += [_TRACES] if run.config.optimizer.trace_loss > 0 else []
     return ", ".join(words)
 
 
@@ -122,8 +122,8 @@ def _run(run: RunRecord) -> Document:
         "variant": _variant(run),
         "seed": run.config.seed,
         "hidden": run.model.hidden,
-        "learning_rate": run.config.rate,
-        "batch_size": run.config.batch_size,
+        "learning_rate": run.config.optimizer.learning_rate,
+        "batch_size": run.config.data.batch_size,
         "settings": config,
         "cost": {
             "examples": examples,
@@ -184,7 +184,7 @@ def write_report(
     chosen = [row[task]["group"] for row in document["rows"] for task in document["tasks"]]
     shown = [document["runs"][i] for k in chosen if k is not None for i in document["groups"][k]["runs"]]
     summaries = [{key: run[key] for key in ("model", "task", "variant")} | run["evaluation"] for run in shown]
-    accuracy = figure_bytes(accuracy_figure(summaries, [run.config.length for run in runs]))
+    accuracy = figure_bytes(accuracy_figure(summaries, [run.config.data.length for run in runs]))
     pictures = [("Accuracy by program length. Bands show one standard error.", accuracy)]
     pictures += [(caption, figure_bytes(figure)) for caption, figure in _pointers(runs, load)]
     page.parent.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,7 @@ class RunRecord:
         Validation is with the model's own steps. Where training was with others, and programs were drawn as it went,
         the last ones speak instead: none had been seen before.
         """
-        fresh = self.config.budget != "model" and self.config.data == STREAM
+        fresh = self.config.data.budget != "model" and self.config.data.source == STREAM
         return self.trained if fresh else self.result.get("accuracy")
 
 

@@ -53,7 +53,7 @@ class CapturedStep(PlainStep, ABC, Generic[P, L]):
 
     def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device, *, watch: int = 0) -> None:
         super().__init__(model, config, device)
-        self._exact = config.precision == "fp32"
+        self._exact = config.run.precision == "fp32"
         self._weights = Weights(model.config.hidden, torch.bfloat16 if self._half else torch.float32, device)
         self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, P, L]] = {}
         self._memory = torch.empty(0, dtype=torch.uint8, device=device)
@@ -136,4 +136,4 @@ class CapturedStep(PlainStep, ABC, Generic[P, L]):
     def _finish(self, loss: Tensor, correct: Tensor) -> None:
         """Apply the gradients and count the step."""
         self._update()
-        tally(self._tally.kept, loss, correct, self._update.norm, self._update.failed)
+        tally(self._tally.sums, loss, correct, self._update.norm, self._update.failed)

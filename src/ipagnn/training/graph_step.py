@@ -55,7 +55,7 @@ class GraphStep(CapturedStep[Plan, Launcher]):
     def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device, *, watch: int = 0) -> None:
         super().__init__(model, config, device, watch=watch)
         self._hopper = packed_hopper.fits(self._weights)
-        self._groups = packed_hopper.groups(self._weights, config.batch_size) if self._hopper else 1
+        self._groups = packed_hopper.groups(self._weights, config.data.batch_size) if self._hopper else 1
         self._side = torch.cuda.Stream(device)
         hidden = model.config.hidden
         self._branch: tuple[Tensor, ...] = tuple(torch.zeros(shape, device=device) for shape in ((4 * hidden, 2), (2,)))

@@ -22,11 +22,15 @@ def least_memory(config: TrainConfig) -> int:
     Every model has an embedding and a recurrent layer of three gates or more.
     """
     hidden = config.model.hidden
-    moments = 0 if config.optimizer == "sgd" else 2
-    copies = 3 + moments + bool(config.averaging)  # with the gradient, and the weights that are validated
+    moments = 0 if config.optimizer.algorithm == "sgd" else 2
+    copies = 3 + moments + bool(config.optimizer.averaging)  # with the gradient, and the weights that are validated
     weights = copies * (VOCABULARY_SIZE * hidden + 3 * hidden * hidden) * _FLOAT
-    states = max(config.batch_sizes) * config.length * hidden * _FLOAT
-    programs = (config.window * max(config.batch_sizes) + config.validation_count) * config.length * _LINE
+    states = max(config.batch_sizes) * config.data.length * hidden * _FLOAT
+    programs = (
+        (config.data.bucket_batches * max(config.batch_sizes) + config.run.validation_count)
+        * config.data.length
+        * _LINE
+    )
     return weights + states + programs
 
 
@@ -54,5 +58,5 @@ def bounded_memory(config: TrainConfig, device: torch.device) -> Iterator[None]:
 def _too_large(config: TrainConfig, what: str) -> RunError:
     return RunError(
         f"A run with model.hidden={config.model.hidden:,}, batches of {max(config.batch_sizes):,} and "
-        f"validation_count={config.validation_count:,} {what}; choose less of one of them."
+        f"validation_count={config.run.validation_count:,} {what}; choose less of one of them."
     )

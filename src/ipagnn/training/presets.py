@@ -6,7 +6,7 @@ from ipagnn._common.hints import near_miss
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Task
 from ipagnn.models import model_config
-from ipagnn.training.config import TrainConfig
+from ipagnn.training.config import DataConfig, OptimizerConfig, RunConfig, TrainConfig
 from ipagnn.training.stages import Stage
 
 PresetName = Literal["paper", "environment", "quick", "smoke"]
@@ -85,47 +85,42 @@ def preset(name: PresetName, model: str = "", task: Task = "full") -> TrainConfi
     options = OPTIONS.get(model, {})
     if name == "environment":
         return TrainConfig(
-            model_config(model, hidden=256, **options),
-            task,
+            model=model_config(model, hidden=256, **options),
+            task=task,
+            data=DataConfig(trace_limit=60, budget="static", budget_cap=60),
+            optimizer=OptimizerConfig(beta_2=0.98, max_grad_norm=1.0, warmup=200 * STAGES[0].batch_size),
+            run=RunConfig(
+                threads=2,
+                validation_count=1_000,
+                validation_every=10_000_000,  # so only at the end of each stage
+                checkpoint_every=30.0,
+            ),
             stages=STAGES,
-            trace_limit=60,
-            budget="static",
-            budget_cap=60,
-            beta_2=0.98,
-            clip=1.0,
-            warmup=200 * STAGES[0].batch_size,
-            validation_count=1_000,
-            validation_every=10_000_000,  # at the end of each stage
-            threads=2,
-            checkpoint_every=30.0,
         )
     if name == "paper":
         hidden, rate = PAPER_ROWS.get(model, PAPER_ROWS["ipa-gnn"])
-        return TrainConfig(model_config(model, hidden=hidden, **options), task, rate=rate)
+        return TrainConfig(
+            model=model_config(model, hidden=hidden, **options),
+            task=task,
+            optimizer=OptimizerConfig(learning_rate=rate),
+        )
     if name == "quick":
         return TrainConfig(
-            model_config(model, hidden=QUICK_HIDDEN.get(model, 64), grammar=QUICK_LANGUAGE, **options),
-            task,
-            length=6,
-            examples=160_000,
-            rate=3e-3,
-            schedule="cosine",
-            warmup=3_200,
-            validation_count=1_000,
-            validation_every=16_000,
-            threads=1,  # the other core makes batches; more threads wait for each other
-            checkpoint_every=30.0,
+            model=model_config(model, hidden=QUICK_HIDDEN.get(model, 64), grammar=QUICK_LANGUAGE, **options),
+            task=task,
+            data=DataConfig(length=6, examples=160_000),
+            optimizer=OptimizerConfig(learning_rate=3e-3, schedule="cosine", warmup=3_200),
+            run=RunConfig(
+                threads=1,  # the other core makes batches; more threads wait for each other
+                validation_count=1_000,
+                validation_every=16_000,
+                checkpoint_every=30.0,
+            ),
         )
     return TrainConfig(
-        model_config(model, hidden=16, grammar=SMOKE_LANGUAGE, **options),
-        task,
-        length=4,
-        batch_size=32,
-        examples=4_800,
-        rate=1e-2,
-        validation_count=200,
-        validation_every=1_600,
-        threads=1,
-        log_every=10,
-        checkpoint_every=5.0,
+        model=model_config(model, hidden=16, grammar=SMOKE_LANGUAGE, **options),
+        task=task,
+        data=DataConfig(length=4, examples=4_800),
+        optimizer=OptimizerConfig(learning_rate=1e-2),
+        run=RunConfig(threads=1, validation_count=200, validation_every=1_600, log_every=10, checkpoint_every=5.0),
     )

@@ -87,7 +87,7 @@ def choose_device(config: TrainConfig, local: int = 0) -> torch.device:
         local: Which process of this machine it is for, so that each takes a GPU of its own.
     """
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    name = config.device
+    name = config.run.device
     if name == "auto":
         name = "cuda" if gpus else "cpu"
     if name == "cuda":
@@ -96,7 +96,7 @@ def choose_device(config: TrainConfig, local: int = 0) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= gpus:
         there = f"GPUs cuda:0 to cuda:{gpus - 1}" if gpus else "no GPU that torch can use"
         raise ValueError(f"The device {name} was asked for, but there is {there}; choose device=auto or device=cpu.")
-    if config.precision == "tf32" and device.type != "cuda":
+    if config.run.precision == "tf32" and device.type != "cuda":
         raise ValueError("precision is tf32, which only NVIDIA GPUs have, and there is none; choose fp32 or bf16.")
     return device
 
@@ -105,9 +105,9 @@ def choose_device(config: TrainConfig, local: int = 0) -> torch.device:
 def arithmetic(config: TrainConfig) -> Iterator[None]:
     """The precision of fp32 products and the number of threads while the block runs."""
     precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
-    torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
-    if config.threads:
-        torch.set_num_threads(config.threads)
+    torch.set_float32_matmul_precision("high" if config.run.precision == "tf32" else "highest")
+    if config.run.threads:
+        torch.set_num_threads(config.run.threads)
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ipagnn._common.options import flatten, merge
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.legacy import upgrade_settings
 from ipagnn.training.presets import PresetName, preset
 from ipagnn.training.runs.folder import RunFolder
 
@@ -35,7 +36,7 @@ def resolve(
     given: Mapping[str, Any] = {}
     if file is not None:
         try:
-            given = tomllib.loads(file.read_text("utf-8"))
+            given = upgrade_settings(tomllib.loads(file.read_text("utf-8")))
             TrainConfig.from_dict(given)  # so that a mistake in the file is told as one
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error

@@ -206,20 +206,20 @@ def open_data(config: TrainConfig) -> DataSet | None:
     Raises:
         DataSetError: It is damaged, or it is for something else.
     """
-    if config.data == STREAM:
+    if config.data.source == STREAM:
         return None
-    data = read_shards(config.data)
+    data = read_shards(config.data.source)
     recipe = data.manifest.recipe
     for name, found, wanted in (
         ("split", recipe.split, "train"),
         ("task", recipe.task, config.task),
-        ("longest program", recipe.lengths.longest, config.length),
+        ("longest program", recipe.lengths.longest, config.data.length),
         ("grammar", recipe.grammar, config.model.grammar),
     ):
         if found != wanted:
             raise DataSetError(
-                f"The {name} of the data set {config.data} is {found}, and the run is to train on {wanted}; choose "
-                "another data set, or other settings."
+                f"The {name} of the data set {config.data.source} is {found}, and the run is to train on {wanted}; "
+                "choose another data set, or other settings."
             )
     data.verify()
     return data
@@ -235,26 +235,28 @@ def make_source(config: TrainConfig, data: DataSet | None, stage: Stage | None =
         first: How many programs the stages before it had. No two stages draw by the same random numbers.
     """
     source: Source
-    batch_size = config.batch_size
+    batch_size = config.data.batch_size
     if data is None:
         grammar = config.model.grammar
-        if config.loops:
-            grammar = replace(grammar, stmt_repeat=config.loops)
-        sampler = training_sampler(config.task, config.length, config.seed, grammar)
-        limits = [config.trace_limit, config.budget_cap if config.budget == "trace" else 0]
+        if config.data.loops:
+            grammar = replace(grammar, stmt_repeat=config.data.loops)
+        sampler = training_sampler(config.task, config.data.length, config.seed, grammar)
+        limits = [config.data.trace_limit, config.data.budget_cap if config.data.budget == "trace" else 0]
         if any(limits):
             sampler = replace(sampler, trace_limit=min(limit for limit in limits if limit))
         source = sampler
         if stage is not None:
             batch_size = stage.batch_size
             source = From(replace(sampler, lengths=stage.distribution), first)
-        if config.curriculum:
-            even = replace(sampler, lengths=Lengths.uniform(range(MIN_LENGTH, config.length + 1)))
-            source = Curriculum(even, sampler, round(config.curriculum * config.examples))
+        if config.data.curriculum:
+            even = replace(sampler, lengths=Lengths.uniform(range(MIN_LENGTH, config.data.length + 1)))
+            source = Curriculum(even, sampler, round(config.data.curriculum * config.data.examples))
     else:
         source = Epochs(data, config.seed)
-    if config.window > 1:
-        return Windows(source, batch_size, config.window, config.seed, partial(steps_of, config.trained_model))
+    if config.data.bucket_batches > 1:
+        return Windows(
+            source, batch_size, config.data.bucket_batches, config.seed, partial(steps_of, config.trained_model)
+        )
     return source
 
 
@@ -293,16 +295,16 @@ def data_fingerprint(config: TrainConfig, data: DataSet | None) -> str:
     """What tells a run's programs from others: the hash of a data set, or the recipe of the stream in words."""
     if data is not None:
         return data.fingerprint
-    stream = f"stream of {config.task} programs up to length {config.length}, seed {config.seed}"
+    stream = f"stream of {config.task} programs up to length {config.data.length}, seed {config.seed}"
     if config.stages:
         stages = "; ".join(stage.words for stage in config.stages)
         stream = f"stream of {config.task} programs in stages ({stages}), seed {config.seed}"
-    if config.curriculum:
-        stream += f", of even lengths for the first {config.curriculum:g} of the examples"
-    if config.loops:
-        stream += f", in which loops have the weight {config.loops}"
-    if config.trace_limit:
-        stream += f", that execute at most {config.trace_limit} statements"
-    if config.budget == "trace":
-        stream += f", that execute at most {config.budget_cap} statements"
+    if config.data.curriculum:
+        stream += f", of even lengths for the first {config.data.curriculum:g} of the examples"
+    if config.data.loops:
+        stream += f", in which loops have the weight {config.data.loops}"
+    if config.data.trace_limit:
+        stream += f", that execute at most {config.data.trace_limit} statements"
+    if config.data.budget == "trace":
+        stream += f", that execute at most {config.data.budget_cap} statements"
     return stream

@@ -25,8 +25,8 @@ class Stage:
         f"How often which length is drawn: `uniform`, all from {SHORTEST} to `length` equally often; `paper`, nine of "
         "ten programs have `length` lines.",
     )
-    batch_size: int = option(32, "Programs a step, over all processes together.", least=1)
-    steps: int = option(1_000, "Steps; the most where `until` ends the stage earlier.", least=1)
+    batch_size: int = option(32, "Programs a step, over all processes together.", least=1, most=2**24)
+    steps: int = option(1_000, "Steps; the most where `until` ends the stage earlier.", least=1, most=2**40)
     until: float = option(
         0.0,
         "Ends the stage once this share of the programs of the last `log_every` steps was right, each before it was "
@@ -34,9 +34,12 @@ class Stage:
         least=0,
         most=1,
     )
-    learning_rate: float = option(1e-3, "Learning rate at its beginning.", above=0)
+    learning_rate: float = option(1e-3, "Learning rate at its beginning.", above=0, most=1e6)
     final_learning_rate: float = option(
-        0.0, "Learning rate that it falls to along a cosine by its last step; 0 keeps `learning_rate`.", least=0
+        0.0,
+        "Learning rate that it falls to along a cosine by its last step; 0 keeps `learning_rate`.",
+        least=0,
+        most=1e6,
     )
 
     def __post_init__(self) -> None:

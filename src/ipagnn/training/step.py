@@ -78,12 +78,15 @@ class Tally:
     """Sums over steps, kept on the device. In few operations: a captured step replays each of them, small as it is.
 
     Attributes:
-        kept: Programs, loss, correct, applied steps and norm, of steps that were applied; then steps skipped, all
-            steps, the first that was skipped, the largest norm. [9]
+        sums: Programs, loss, correct, applied steps and norm, of steps that were applied; then steps skipped, all
+            steps, the first that was skipped, the largest norm: the places named by `PROGRAMS` to `LARGEST_NORM`.
+            [9]
     """
 
+    PROGRAMS, LOSS, CORRECT, APPLIED, NORM, SKIPPED, STEPS, FIRST_SKIPPED, LARGEST_NORM = range(9)
+
     def __init__(self, device: torch.device) -> None:
-        self.kept = torch.zeros(9, dtype=torch.float64, device=device)
+        self.sums = torch.zeros(9, dtype=torch.float64, device=device)
         self.clear()
 
     def add(self, loss: Tensor, correct: Tensor, norm: Tensor, failed: Tensor) -> None:
@@ -97,20 +100,22 @@ class Tally:
         """
         bad = failed > 0
         one = torch.ones_like(norm)
-        told = torch.stack([one * len(loss), loss.sum(), correct.sum().to(loss), one, norm])
-        told = torch.where(bad, 0.0, told)  # where, as 0 * nan is nan
-        self.kept[:5] += told
-        self.kept[5] += failed
-        self.kept[7] = torch.minimum(self.kept[7], torch.where(bad, self.kept[6], torch.inf))
-        self.kept[8] = torch.maximum(self.kept[8], told[4])
-        self.kept[6] += 1
+        step = torch.stack([one * len(loss), loss.sum(), correct.sum().to(loss), one, norm])
+        step = torch.where(bad, 0.0, step)  # where, as 0 * nan is nan
+        sums = self.sums
+        sums[: self.SKIPPED] += step
+        sums[self.SKIPPED] += failed
+        first = torch.where(bad, sums[self.STEPS], torch.inf)
+        sums[self.FIRST_SKIPPED] = torch.minimum(sums[self.FIRST_SKIPPED], first)
+        sums[self.LARGEST_NORM] = torch.maximum(sums[self.LARGEST_NORM], step[self.NORM])
+        sums[self.STEPS] += 1
 
     def read(self) -> StepMetrics:
         """The means over all processes; counting starts again."""
-        sums, (steps, first, largest) = self.kept[:6].clone(), self.kept[6:].tolist()
+        sums, (steps, first, largest) = self.sums[: self.STEPS].clone(), self.sums[self.STEPS :].tolist()
         if distributed.is_initialized():
             distributed.all_reduce(sums)
-            sums[3:] /= distributed.get_world_size()  # what all processes counted alike
+            sums[self.APPLIED :] /= distributed.get_world_size()  # what all processes counted alike
         programs, loss, correct, applied, norm, skipped = sums.tolist()
         nothing = float("nan")
         metrics = StepMetrics(
@@ -129,8 +134,8 @@ class Tally:
 
     def clear(self) -> None:
         """Start counting again."""
-        self.kept.zero_()
-        self.kept[7] = torch.inf
+        self.sums.zero_()
+        self.sums[self.FIRST_SKIPPED] = torch.inf
 
 
 class PlainStep:
@@ -145,9 +150,9 @@ class PlainStep:
     def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device) -> None:
         self._model = model.to(device).train()
         self._device = device
-        self._half = config.precision == "bf16"
-        self._trace_loss = config.trace_loss
-        self._records = (*model.learns_from, *(("trace_loss",) if config.trace_loss else ()))
+        self._half = config.run.precision == "bf16"
+        self._trace_loss = config.optimizer.trace_loss
+        self._records = (*model.learns_from, *(("trace_loss",) if self._trace_loss else ()))
         self._update = Update(self._model, config)
         self._tally = Tally(device)
 
@@ -203,14 +208,14 @@ def first_model(config: TrainConfig) -> ProgramModel:
     """What a run begins with.
 
     Raises:
-        FileNotFoundError: There are no weights of the name in `config.start`.
+        FileNotFoundError: There are no weights of the name in `config.init_from`.
         ModelFileError: They are not those of such a model.
     """
     model = config.trained_model
-    if not config.start:
+    if not config.init_from:
         return build_model(model, config.seed)
     options = {each.name: getattr(model, each.name) for each in fields(model)}
-    return load_model(config.start, name=model.name, **options)
+    return load_model(config.init_from, name=model.name, **options)
 
 
 def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) -> TrainingStep[Any]:

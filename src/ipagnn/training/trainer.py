@@ -26,8 +26,8 @@ from ipagnn.training.sources import data_fingerprint, make_source, open_data, st
 from ipagnn.training.step import StepMetrics, TrainingStep, first_model, make_step
 from ipagnn.training.validation import Score, Validation
 
-HOPELESS: Final = 20
-"""Looks in a row at which nine of ten steps or more had been skipped, after which a run is given up."""
+MAX_FAILED_INTERVALS: Final = 20
+"""Intervals between metrics in a row in which nine of ten steps or more were skipped, after which a run is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class _Loop:
                     f"{folder.last} does not fit its own settings ({error}); it is damaged. Delete it to train from "
                     "the beginning in this folder."
                 ) from error
-        self._rate, self._hopeless = -1.0, 0
+        self._rate, self._failed_intervals = -1.0, 0
         self._data = data
         self._stages = config.stages or (None,)
         self._costs = stage_costs(config)
@@ -208,8 +208,8 @@ class _Loop:
             config.batch_sizes[position.stage] // self._processes.world,
             self._step.prepare,
             position=position.examples - position.stage_examples,
-            threads=config.workers,
-            ahead=2 * config.workers + 2,
+            threads=config.run.workers,
+            ahead=2 * config.run.workers + 2,
             rank=self._processes.rank,
             world=self._processes.world,
         )
@@ -222,7 +222,7 @@ class _Loop:
         steps_of_stage = config.steps if stage is None else stage.steps
         end = before.stage_step + steps_of_stage
         began = time.monotonic()
-        for step in range(first, min(first - first % config.log_every + config.log_every, end)):
+        for step in range(first, min(first - first % config.run.log_every + config.run.log_every, end)):
             rate = self._rate_at(step)
             if rate != self._rate:
                 self._step.set_rate(rate)
@@ -235,14 +235,14 @@ class _Loop:
         steps = step + 1 - first
         metrics = self._step.metrics()
         seconds = time.monotonic() - began
-        if metrics.skipped and config.on_nan == "stop":
+        if metrics.skipped and config.optimizer.on_nan == "stop":
             raise self._failure(first + metrics.first_skipped)
-        self._hopeless = self._hopeless + 1 if metrics.skipped >= 0.9 * steps else 0
-        if self._hopeless == HOPELESS:
+        self._failed_intervals = self._failed_intervals + 1 if metrics.skipped >= 0.9 * steps else 0
+        if self._failed_intervals == MAX_FAILED_INTERVALS:
             raise RunError(
-                f"At the last {HOPELESS} looks, up to step {first + steps}, nearly all gradients were not finite or "
-                f"beyond norm_limit, {config.norm_limit:g}: this run does not come back. Begin a new one with a lower "
-                "rate or a smaller clip."
+                f"In the last {MAX_FAILED_INTERVALS} intervals, up to step {first + steps}, nearly all gradients were "
+                f"not finite or beyond norm_limit, {config.optimizer.norm_limit:g}: this run does not come back. "
+                "Begin a new one with a smaller optimizer.learning_rate or optimizer.max_grad_norm."
             )
         now = self._position = replace(
             before,
@@ -253,12 +253,12 @@ class _Loop:
             skipped=before.skipped + metrics.skipped,
             **self._cost(),
         )
-        whole = now.step % config.log_every == 0  # an interval that was not cut short
+        whole = now.step % config.run.log_every == 0  # an interval that was not cut short
         reached = whole and stage is not None and 0 < stage.until * now.counted <= now.correct
         ended = now.step == end or reached
         if self._processes.writes:
             self._log(metrics, steps * batch_size / seconds)
-            if ended or (whole and self._crossed(config.validation_every)):
+            if ended or (whole and self._crossed(config.run.validation_every)):
                 self._validate()
         if whole or ended:
             self._position = replace(self._position, looked_examples=now.examples, counted=0, correct=0)
@@ -316,7 +316,7 @@ class _Loop:
             validated=self._validated,
             stage=position.stage + 1,
             stages=len(self._stages),
-            length=config.length if stage is None else stage.length,
+            length=config.data.length if stage is None else stage.length,
         )
 
     def _validate(self) -> None:
@@ -347,8 +347,8 @@ class _Loop:
 
     def _due(self) -> bool:
         config = self._config
-        by_steps = config.checkpoint_steps and self._position.step - self._saved_step >= config.checkpoint_steps
-        by_clock = config.checkpoint_every and time.monotonic() - self._saved_at >= config.checkpoint_every
+        by_steps = config.run.checkpoint_steps and self._position.step - self._saved_step >= config.run.checkpoint_steps
+        by_clock = config.run.checkpoint_every and time.monotonic() - self._saved_at >= config.run.checkpoint_every
         return bool(by_steps or by_clock)
 
     def _save(self) -> None:
@@ -367,9 +367,10 @@ class _Loop:
     def _failure(self, step: int) -> RunError:
         good = f"{self._folder.last}, after step {self._saved_step}" if self._saved_step >= 0 else "none yet"
         return RunError(
-            f"The gradient of step {step} is not finite or its norm is beyond norm_limit, {self._config.norm_limit:g}; "
-            f"it was not applied, and training stopped. The last good checkpoint is {good}. Go on with "
-            "--set on_nan=skip, or begin a new run with a lower rate or a smaller clip."
+            f"The gradient of step {step} is not finite or its norm is beyond norm_limit, "
+            f"{self._config.optimizer.norm_limit:g}; it was not applied, and training stopped. The last good "
+            f"checkpoint is {good}. Go on with --set optimizer.on_nan=skip, or begin a new run with a smaller "
+            "optimizer.learning_rate or optimizer.max_grad_norm."
         )
 
     def _finish(self) -> Result:

@@ -44,8 +44,8 @@ class Validation:
 
     def __init__(self, config: TrainConfig, device: torch.device) -> None:
         self.model: ProgramModel = build_model(config.model).to(device).eval()
-        count = config.validation_count
-        lengths = Lengths.exact(config.length)
+        count = config.run.validation_count
+        lengths = Lengths.exact(config.data.length)
         table = recipe("validation", config.task, count, None, lengths, config.model.grammar).table(0, count)
         starts = range(0, count, BATCH)
         self._batches = [self.model.collate(table.slice(i, min(i + BATCH, count))).to(device) for i in starts]

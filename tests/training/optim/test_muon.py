@@ -19,7 +19,7 @@ KERNELS = ("cell.input_1", "cell.hidden_1", "cell.input_2", "cell.hidden_2")
 def make(name: str = "ipa-gnn", **settings: Any) -> tuple[torch.nn.Module, Update]:
     config = model_config(name, hidden=H)
     model = build_model(config, seed=3)
-    return model, Update(model, TrainConfig(config, optimizer="muon", rate=0.1, **settings))
+    return model, Update(model, TrainConfig(model=config).replace(algorithm="muon", learning_rate=0.1, **settings))
 
 
 def gradients(model: torch.nn.Module, seed: int) -> dict[str, Tensor]:
@@ -51,7 +51,7 @@ def test_orthogonalised_matrices_keep_their_directions_and_lose_their_lengths(dt
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_kernels_take_orthogonal_steps_gate_by_gate_and_the_rest_those_of_adam(name: str) -> None:
-    model, update = make(name, clip=0.0)
+    model, update = make(name, max_grad_norm=0.0)
     twin = build_model(name, hidden=H, seed=3)
     adam = torch.optim.Adam(twin.parameters(), lr=0.1)
     before = {key: x.detach().clone() for key, x in model.named_parameters()}
@@ -77,7 +77,7 @@ def test_kernels_take_orthogonal_steps_gate_by_gate_and_the_rest_those_of_adam(n
 
 
 def test_the_second_step_by_hand() -> None:
-    model, update = make(clip=0.0)
+    model, update = make(max_grad_norm=0.0)
     first, second = gradients(model, 1), gradients(model, 2)
     apply(model, update, first)
     before = dict(model.named_parameters())["cell.hidden_2"].detach().clone()
@@ -92,7 +92,7 @@ def test_the_second_step_by_hand() -> None:
 
 
 def test_clipped_gradients_weigh_less_in_the_momentum() -> None:
-    model, update = make(clip=1.0)
+    model, update = make(max_grad_norm=1.0)
     given = gradients(model, 1)
     apply(model, update, given)
     norm = math.sqrt(sum(float(x.square().sum()) for x in given.values()))
@@ -136,7 +136,7 @@ def test_goes_on_from_its_state() -> None:
 @pytest.mark.parametrize("name", ["ipa-gnn", "no-execute", "no-control"])
 def test_captured_steps_have_the_length_of_the_rate(name: str, precision: Any) -> None:
     model = model_config(name, hidden=40)
-    settings = TrainConfig(model, optimizer="muon", batch_size=24, device="cuda", precision=precision)
+    settings = TrainConfig(model=model).replace(algorithm="muon", batch_size=24, device="cuda", precision=precision)
     step = make_step(build_model(settings.model, 0), settings, torch.device("cuda"))
     plan = step.prepare(training_sampler("full", 10, 1).table(0, 24))
     for rate in (0.0, 1e-2, 1e-3):

@@ -23,7 +23,7 @@ class Weights(nn.Module):
 
 @pytest.mark.parametrize("clip", [0.0, 2.0])
 def test_updates_equal_those_on_a_cpu(clip: float) -> None:
-    config = TrainConfig(clip=clip, rate=0.1, averaging=0.9, norm_limit=1e3)
+    config = TrainConfig().replace(max_grad_norm=clip, learning_rate=0.1, averaging=0.9, norm_limit=1e3)
     models = [Weights(torch.device("cpu")), Weights(GPU)]
     updates = [Update(model, config) for model in models]
     draw = torch.Generator().manual_seed(1)

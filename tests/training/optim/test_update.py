@@ -32,7 +32,7 @@ def apply(update: Update, model: nn.Module, *values: list[float]) -> None:
 @pytest.mark.parametrize("clip", [0.0, 0.5])
 def test_equals_torch_with_clipping(name: Any, clip: float) -> None:
     ours, theirs = Two(), Two()
-    update = Update(ours, TrainConfig(optimizer=name, clip=clip, rate=0.1))
+    update = Update(ours, TrainConfig().replace(algorithm=name, max_grad_norm=clip, learning_rate=0.1))
     kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[name]
     optimizer = kind(theirs.parameters(), lr=0.1)
     generator = torch.Generator().manual_seed(0)
@@ -53,7 +53,7 @@ def test_equals_torch_with_clipping(name: Any, clip: float) -> None:
 
 def test_clipping_by_hand() -> None:
     model = Two()
-    update = Update(model, TrainConfig(optimizer="sgd", clip=2.5, rate=1.0))
+    update = Update(model, TrainConfig().replace(algorithm="sgd", max_grad_norm=2.5, learning_rate=1.0))
     apply(update, model, [3.0, 0.0], [0.0, 4.0])  # norm 5, so halved
     assert model.a.tolist() == [-0.5, -2.0]
     assert model.b.flatten().tolist() == [3.0, -1.5]
@@ -63,7 +63,7 @@ def test_clipping_by_hand() -> None:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 2e6])
 def test_a_gradient_that_fails_changes_nothing(name: Any, bad: float) -> None:
     model = Two()
-    update = Update(model, TrainConfig(optimizer=name, averaging=0.5))
+    update = Update(model, TrainConfig().replace(algorithm=name, averaging=0.5))
     apply(update, model, [1.0, 2.0], [3.0, 4.0])
     before = {**update.weights(averaged=False), **update.state_dict()}
     apply(update, model, [1.0, bad], [3.0, 4.0])
@@ -77,7 +77,7 @@ def test_a_gradient_that_fails_changes_nothing(name: Any, bad: float) -> None:
 
 def test_average_by_hand() -> None:
     model = Two()
-    update = Update(model, TrainConfig(optimizer="sgd", clip=0.0, rate=1.0, averaging=0.3))
+    update = Update(model, TrainConfig().replace(algorithm="sgd", max_grad_norm=0.0, learning_rate=1.0, averaging=0.3))
     apply(update, model, [-1.0, 0.0], [0.0, 0.0])  # a[0] is 2; the decay is (1 + 1) / (10 + 1)
     first = 1 * 2 / 11 + 2 * 9 / 11
     assert update.weights(averaged=True)["a"][0] == pytest.approx(first)
@@ -91,7 +91,7 @@ def test_average_by_hand() -> None:
 
 
 def test_goes_on_from_its_state() -> None:
-    config = TrainConfig(averaging=0.9)
+    config = TrainConfig().replace(averaging=0.9)
     model = Two()
     update = Update(model, config)
     for _ in range(3):

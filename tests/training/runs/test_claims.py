@@ -19,25 +19,26 @@ from ipagnn.training.runs.folder import RunFolder
 @pytest.mark.parametrize(
     "setting",
     [
-        "start=nope",
+        "init_from=nope",
         "model.hidden=60000",
         "model.hidden=100000",
-        "rate=inf",
-        "rate=1e300",
-        "rate=nan",
-        "device=7",
-        "device=cuda:999",
-        "device=cuda:99",
-        "data=nowhere",
-        "batch_size=1000000000000",
+        "optimizer.learning_rate=inf",
+        "optimizer.learning_rate=1e300",
+        "optimizer.learning_rate=nan",
+        "run.device=7",
+        "run.device=cuda:999",
+        "run.device=cuda:99",
+        "data.source=nowhere",
+        "data.batch_size=1000000000000",
         "model.budget.factor=1e300",
-        "clip=inf",
+        "optimizer.max_grad_norm=inf",
     ],
 )
 def test_a_typo_leaves_the_folder_free(
     run: Callable[..., Any], is_sentence: Callable[[str], bool], tmp_path: Path, setting: str
 ) -> None:
-    small = ["--set", "examples=16", "--set", "batch_size=8", "--set", "validation_count=4", "--model", "line-rnn"]
+    settings = ("data.examples=16", "data.batch_size=8", "run.validation_count=4", "model.name=line-rnn")
+    small = [word for each in settings for word in ("--set", each)]
     folder = tmp_path / "runs" / "a"
     done = run("train", folder, "--preset", "smoke", *small, "--set", setting)
     assert done.code == 2

@@ -78,9 +78,9 @@ def test_trials_ended_early_go_on_only_without_asha(
 def test_a_folder_of_other_settings_is_refused_before_ray_starts(
     trials: list[Trial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train(trials[0].config.replace(rate=0.5), tmp_path / trials[0].name)
+    train(trials[0].config.replace(learning_rate=0.5), tmp_path / trials[0].name)
     monkeypatch.setattr(MODULE, "_ray", without_ray)
-    with pytest.raises(RunError, match=r"rate is 0.5, not 0.01"):
+    with pytest.raises(RunError, match=r"learning_rate is 0.5, not 0.01"):
         sweep(tmp_path, trials)
 
 
@@ -171,7 +171,13 @@ def writer(path: Path) -> int | None:
 
 
 def start(directory: Path, grid: Path, *more: str) -> "subprocess.Popen[str]":
-    fixed = ("model.name=line-rnn", "batch_size=8", "examples=16000", "log_every=5", "checkpoint_steps=50")
+    fixed = (
+        "model.name=line-rnn",
+        "data.batch_size=8",
+        "data.examples=16000",
+        "run.log_every=5",
+        "run.checkpoint_steps=50",
+    )
     settings = [word for setting in fixed for word in ("--set", setting)]
     command = [sys.executable, "-m", "ipagnn", "sweep", str(directory), "--preset", "smoke", "--grid", str(grid)]
     return subprocess.Popen([*command, *settings, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -232,8 +238,8 @@ def test_asha_ends_trials_that_are_behind(tmp_path: Path) -> None:
     early = [row for row in rows if row["state"] == "ended early"]
     assert early
     assert all(row["step"] < row["steps"] for row in early)
-    assert all(row["values"]["rate"] == 1e-9 or row["values"]["seed"] == 1 for row in early)
+    assert all(row["values"]["optimizer.learning_rate"] == 1e-9 or row["values"]["seed"] == 1 for row in early)
     selected = [row for row in rows if row["selected"]]
-    assert [row["values"]["rate"] for row in selected] == [1e-2]
+    assert [row["values"]["optimizer.learning_rate"] for row in selected] == [1e-2]
     process = start(root, grid, "--asha", "--parallel", "1", "--json")
     assert process.communicate(timeout=60)[0] == out

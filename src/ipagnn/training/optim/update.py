@@ -35,7 +35,7 @@ class Update:
     """
 
     def __init__(self, model: nn.Module, config: TrainConfig) -> None:
-        hidden, muon = config.model.hidden, config.optimizer == "muon"
+        hidden, muon = config.model.hidden, config.optimizer.algorithm == "muon"
         kernels = {name: x.shape for name, x in model.named_parameters() if muon and has_blocks(name, x.shape, hidden)}
         parameters = dict(sorted(model.named_parameters(), key=lambda named: named[0] not in kernels))  # kernels first
         self._places: dict[str, tuple[slice, torch.Size]] = {}
@@ -51,33 +51,33 @@ class Update:
             self._flat.data[place] = parameter.data.flatten()
             parameter.data = self._flat.data[place].view(shape)
             parameter.grad = self._flat.grad[place].view(shape)
-        self._clip, self.limit = config.clip, config.norm_limit
+        self._clip, self.limit = config.optimizer.max_grad_norm, config.optimizer.norm_limit
         # The fused optimizers divide by `grad_scale` and do nothing where `found_inf` is 1; they read both and the rate
         # on the device, as float32.
-        self._rate = torch.tensor(config.rate, device=first.device)
+        self._rate = torch.tensor(config.optimizer.learning_rate, device=first.device)
         self._optimizer: Any  # `grad_scale` and `found_inf` are no part of its declared type
         self._muon: Muon | None = None
         self._fused: Any = None
         self._plain = self._flat  # what torch's optimizer changes
-        if config.optimizer == "sgd":
+        if config.optimizer.algorithm == "sgd":
             self._optimizer = torch.optim.SGD([self._flat], lr=self._rate, fused=True)
         else:
             if muon:
                 stop = sum(shape.numel() for shape in kernels.values())
-                dtype = torch.bfloat16 if config.precision == "bf16" else first.dtype
+                dtype = torch.bfloat16 if config.run.precision == "bf16" else first.dtype
                 self._muon = Muon(self._flat.data[:stop], self._flat.grad[:stop], kernels, hidden, dtype)
                 self._plain = nn.Parameter(self._flat.data[stop:])
                 self._plain.grad = self._flat.grad[stop:]
             on_gpu = first.device.type == "cuda"  # where the step may be captured in a CUDA graph
-            betas = (config.beta_1, config.beta_2)
+            betas = (config.optimizer.beta_1, config.optimizer.beta_2)
             self._optimizer = torch.optim.Adam([self._plain], self._rate, betas, fused=True, capturable=on_gpu)
             if on_gpu and not muon and find_spec("triton"):
                 from ipagnn.training.optim.triton import FusedAdam  # Triton is there only where there is a GPU
 
                 self._fused = FusedAdam(self._optimizer.defaults, _AVERAGING_DELAY, first.device)
                 self._begin()
-        self._decay = config.averaging
-        self._average = self._flat.detach().clone() if config.averaging else None
+        self._decay = config.optimizer.averaging
+        self._average = self._flat.detach().clone() if config.optimizer.averaging else None
         self._applied = first.new_zeros((), dtype=torch.float64)
         self.norm = self.failed = torch.zeros((), device=first.device)
 

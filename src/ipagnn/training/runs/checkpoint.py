@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ipagnn._common.typed import parse_json, typed, typed_fields
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.legacy import upgrade_settings
 from ipagnn.training.runs.files import RunError, write_whole
 
 FORMAT_VERSION: Final = 1
@@ -103,7 +104,7 @@ class Checkpoint:
                         f"The checkpoint {path} has format {about.get('format_version')}, and this version of ipagnn "
                         f"reads {FORMAT_VERSION}; go on with the version that wrote it."
                     )
-                config = TrainConfig.from_dict(typed(dict, about.get("config"), "config"))
+                config = TrainConfig.from_dict(upgrade_settings(typed(dict, about.get("config"), "config")))
                 position = _position(typed(dict, about.get("position"), "position"), config)
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, as it is no dict
         except RunError:
@@ -120,10 +121,10 @@ def _position(values: Mapping[str, Any], config: TrainConfig) -> Position:
     """A position as it was written; one of version 0.1.0 has steps alone, and no stages."""
     if "examples" not in values:
         step = typed(int, values.get("step"), "position.step")
-        looked = step - step % config.log_every
+        looked = step - step % config.run.log_every
         place = {"examples": step, "looked_examples": looked}
         values = {
-            **{name: steps * config.batch_size for name, steps in place.items()},
+            **{name: steps * config.data.batch_size for name, steps in place.items()},
             "stage": int(step >= config.steps),
             **values,
         }

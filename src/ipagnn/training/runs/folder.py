@@ -15,11 +15,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
+from ipagnn._common.options import flatten
 from ipagnn._common.toml import to_toml
 from ipagnn._common.typed import parse_json, parse_toml, typed, typed_fields
 from ipagnn.models import build_model, save_model
 from ipagnn.models.files import MODEL_FILE
-from ipagnn.training.config import FREE, TrainConfig, differing
+from ipagnn.training.config import RESUMABLE_FIELDS, TrainConfig, differing
+from ipagnn.training.legacy import upgrade_settings
 from ipagnn.training.runs.checkpoint import Checkpoint, Position
 from ipagnn.training.runs.files import RunError, unwritable, write_whole
 
@@ -188,7 +190,8 @@ class RunFolder:
                 f"The data of the run {self.path} has changed since it began: it was {record['data']}, and is {data}. "
                 "Put the old data back, or begin a new run."
             )
-        record["starts"].append(start | {"settings": {key: getattr(config, key) for key in sorted(FREE)}})
+        settings = flatten(config.to_dict())
+        record["starts"].append(start | {"settings": {key: settings[key] for key in sorted(RESUMABLE_FIELDS)}})
         write_whole(path, _json(record))
 
     def record(self) -> RunRecord:
@@ -289,7 +292,7 @@ def read_config(path: Path) -> TrainConfig:
         FileNotFoundError: There is none.
         RunError: It is not TOML, or has settings that are unknown or contradict each other.
     """
-    return read_file(path, lambda text: TrainConfig.from_dict(parse_toml(text)))
+    return read_file(path, lambda text: TrainConfig.from_dict(upgrade_settings(parse_toml(text))))
 
 
 T = TypeVar("T")

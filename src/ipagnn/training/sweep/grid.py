@@ -12,13 +12,14 @@ from typing import Any, Final
 from ipagnn._common.hints import near_miss
 from ipagnn._common.options import flatten, merge
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.legacy import upgrade_settings
 from ipagnn.training.presets import PresetName
 from ipagnn.training.resolve import resolve
 
 Grid = dict[str, list[Any]]
 """Values to try, by dotted setting."""
 
-PAPER_GRID: Final[Grid] = {"model.hidden": [200, 300], "rate": [3e-3, 1e-3, 3e-4, 1e-4]}
+PAPER_GRID: Final[Grid] = {"model.hidden": [200, 300], "optimizer.learning_rate": [3e-3, 1e-3, 3e-4, 1e-4]}
 """What the paper chose from, for each of its models."""
 
 
@@ -27,7 +28,7 @@ class Trial:
     """One point of a grid.
 
     Attributes:
-        name: Of its run folder, as in `hidden=200,rate=0.001`.
+        name: Of its run folder, as in `hidden=200,learning_rate=0.001`.
         values: Its values, by dotted setting.
         config: All its settings.
     """
@@ -44,15 +45,15 @@ def read_grid(path: Path) -> Grid:
         ValueError: It is not TOML, a setting is unknown, or a value is no list.
     """
     try:
-        grid: Grid = flatten(tomllib.loads(path.read_text("utf-8")))
+        grid: Grid = flatten(upgrade_settings(tomllib.loads(path.read_text("utf-8"))))
         known = list(flatten(TrainConfig().to_dict()))
         for key, values in grid.items():
-            if key not in known:
+            if key not in known and not key.startswith("stages."):
                 raise ValueError(f"{key!r} is not a setting. {near_miss(key, known, 'The settings are')}")
             if not isinstance(values, list) or not values:
                 raise ValueError(f"{key} is {values!r}; it must be a list of one or more values to try.")
         if not grid:
-            raise ValueError("it names no setting; give at least one with a list of values, as in rate = [1e-3, 3e-4].")
+            raise ValueError("it names no setting; give at least one with a list of values, as in seed = [0, 1].")
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return grid

@@ -196,7 +196,7 @@ def _run(ray: Any, tune: Any, board: _Board, parallel: int | None, asha: bool, c
     scheduler = None
     if asha:
         most = max(config.most_examples for config in configs)
-        least = max(*(config.validation_every for config in configs), most // HALVING**2)
+        least = max(*(config.run.validation_every for config in configs), most // HALVING**2)
         schedulers = import_module("ray.tune.schedulers")
         scheduler = schedulers.ASHAScheduler(
             time_attr="examples", max_t=most, grace_period=min(least, most), reduction_factor=HALVING
@@ -264,10 +264,10 @@ def _wait_for(folder: RunFolder, seconds: int = 60) -> None:
 def _resources(ray: Any, configs: Sequence[TrainConfig], parallel: int | None) -> dict[str, float]:
     """What a trial takes of the cluster. Ray lets torch have as many threads as CPUs, where `threads` is 0."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    if any(config.device != "cpu" for config in configs) and any(node.get("GPU") for node in nodes):
-        return {"cpu": max(config.workers for config in configs), "gpu": 1}
+    if any(config.run.device != "cpu" for config in configs) and any(node.get("GPU") for node in nodes):
+        return {"cpu": max(config.run.workers for config in configs), "gpu": 1}
     least = int(min(node.get("CPU", 1) for node in nodes))
-    threads = [config.threads for config in configs]
+    threads = [config.run.threads for config in configs]
     free = max(1, least // parallel) if parallel else least
     return {"cpu": min(least, max(threads)) if all(threads) else free}
 

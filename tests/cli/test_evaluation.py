@@ -12,6 +12,7 @@ from ipagnn.evaluation import evaluate, summarise
 from ipagnn.languages.arithmetic import format_program
 from ipagnn.models import build_model, load_model, model_config, save_model
 from ipagnn.training import RunFolder, TrainConfig
+from ipagnn.training.runs.folder import Result
 
 Run = Callable[..., Any]
 
@@ -22,7 +23,9 @@ def make_run(path: Path, task: Any = "full", name: str = "ipa-gnn", seed: int = 
     folder = RunFolder(path)
     folder.begin(config, {"command": ["ipagnn", "train"], "commit": None, "versions": {}, "hardware": {}}, "stream")
     save_model(build_model(config.model, seed), path / "model.safetensors")
-    folder.finish({"state": "finished", "examples": 10, "seconds": 1.0, "accuracy": 0.1})
+    folder.finish(
+        Result("finished", 10, 320, accuracy=0.1, best_step=10, skipped=0, seconds=1.0, ended="2026-11-16T00:00:00Z")
+    )
     return path
 
 

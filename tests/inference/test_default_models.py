@@ -7,7 +7,11 @@ the default ones: a better model may be right where the table has a warning, but
 import pytest
 
 import ipagnn
+from ipagnn.evaluation import evaluate
+from ipagnn.evaluation.summary import calibration
 from ipagnn.inference.loaded import default_model
+from ipagnn.languages.arithmetic import Lengths, Sampler
+from ipagnn.languages.arithmetic.membership import outside_grammar
 
 ORDINARY = {
     "a sum": ("v0 = 12\nv0 += 5", 17),
@@ -93,3 +97,14 @@ def test_the_reason_for_a_wrong_answer_is_there_for_masked_programs_too() -> Non
     assert told.truth.exact is not None
     told = ipagnn.predict("v0 = 3\n[MASK]\nv0 *= 20")
     assert told.warnings == ["Line 3: operand 20; trained on 1 to 9."]
+
+
+@pytest.mark.slow
+def test_confidence_without_a_warning_is_calibrated() -> None:
+    model = ipagnn.load_model(default_model("full"))
+    if not model.can_tabulate:
+        pytest.skip("the default model is not exact; its card tells its calibration error")
+    tables = [Sampler("full", Lengths.exact(length), seed=2026).table(0, 200) for length in (10, 20, 40, 60, 100)]
+    evaluation = evaluate(model, tables)
+    assert not any(outside_grammar(program, model.config.grammar) for program in tables[0])
+    assert calibration(evaluation.confidence, evaluation.correct)["ece"] < 0.02

@@ -37,6 +37,7 @@ def evaluate_on_test_set(
     device: torch.device | str | None = None,
     pointer: bool = True,
     tables: bool | None = None,
+    prune: float = 0.0,
     progress: Progress | None = None,
 ) -> Summary:
     """Evaluate a model on all programs of a recipe.
@@ -44,14 +45,21 @@ def evaluate_on_test_set(
     Args:
         model: The model.
         wanted: From `build_test_recipe`; its grammar is that of the model.
-        batch_bytes, device, pointer, tables, progress: See `evaluate`.
+        batch_bytes, device, pointer, tables, prune, progress: See `evaluate`.
 
     Returns:
         The summary, with the set it is about under `set`; for partial programs with the ceiling.
     """
     table = wanted.table(0, wanted.count)
     evaluation = evaluate(
-        model, table, batch_bytes=batch_bytes, device=device, pointer=pointer, tables=tables, progress=progress
+        model,
+        table,
+        batch_bytes=batch_bytes,
+        device=device,
+        pointer=pointer,
+        tables=tables,
+        prune=prune,
+        progress=progress,
     )
     best = ceiling(table, wanted.grammar) if wanted.task == "partial" else None
     return summarise(evaluation, best) | {"set": describe(wanted)}

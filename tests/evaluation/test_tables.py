@@ -84,3 +84,13 @@ def test_a_model_without_values_has_no_tables() -> None:
 def test_longer_programs_than_steps_can_be_counted_for(lookup: Make) -> None:
     table = Sampler("full", Lengths.exact(1000), seed=2).table(0, 3)
     assert evaluate(lookup(), table).correct.all()
+
+
+def test_with_a_budget_of_steps_the_pointer_is_soft() -> None:
+    model = build_model("env-ipa-gnn", hidden=8, width=4)
+    table = build_test_set("full", 1)
+    soft = evaluate(model, table.slice(0, 2), tables=False)
+    assert soft.bounded
+    output = model(model.collate(table.slice(0, 2)))
+    assert soft.prediction.tolist() == output.logits.argmax(dim=1).tolist()
+    assert evaluate(model, table).bounded is False

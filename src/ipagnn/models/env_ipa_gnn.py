@@ -1,7 +1,8 @@
 """The environment IPA-GNN: an instruction pointer, and a belief in the value of every variable."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import ClassVar, Final, Literal
 
@@ -20,6 +21,7 @@ from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, Recorded, recorded
 from ipagnn.models.registry import register
 from ipagnn.nn.environment import SMALLEST_MASS, run_environment
+from ipagnn.nn.environment_pruned import run_environment_pruned
 from ipagnn.nn.message_passing import Edges
 from ipagnn.nn.values.base import Values
 from ipagnn.nn.values.classes import Classes
@@ -88,8 +90,9 @@ class EnvIPAGNN(ProgramModel):
     name: ClassVar[str] = "env-ipa-gnn"
     title: ClassVar[str] = "Environment IPA-GNN"
     has_executions: ClassVar[bool] = True
-    records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "beliefs", "likelihood"})
+    records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "beliefs", "likelihood", "dropped"})
     learns_from: ClassVar[tuple[str, ...]] = ("likelihood",)
+    can_prune: ClassVar[bool] = True
     can_tabulate: ClassVar[bool] = True
     reliable_lines: ClassVar[int | None] = None
     reliable_depth: ClassVar[int | None] = None
@@ -124,13 +127,18 @@ class EnvIPAGNN(ProgramModel):
         if execution not in ("auto", "reference"):
             raise ValueError(f"The execution {execution!r} is not for {self.name!r}; choose 'auto' or 'reference'.")
         self.values.begin(batch)
-        all_nodes = execution == "reference" or "beliefs" in record
+        if prune and "beliefs" in record:
+            raise ValueError("Pruned execution does not record beliefs; ask for the pointer, or set prune=0.")
+        run: Callable[[Batch, Graphs, frozenset[str]], dict[str, Tensor]]
+        run = partial(self._run, all_nodes=execution == "reference" or "beliefs" in record)
+        if prune:
+            run = partial(self._run_pruned, prune=prune)
         fillings = self._fillings(batch)
         if len(fillings) == 1:
-            return self._output(self._run(batch, batch.graphs, record, all_nodes), record)
+            return self._output(run(batch, batch.graphs, record), record)
         total: dict[str, Tensor] = {}
         for filled, weight in fillings:
-            for name, found in self._run(filled, batch.graphs, record, all_nodes).items():
+            for name, found in run(filled, batch.graphs, record).items():
                 total[name] = total[name] + weight * found if name in total else weight * found
         return self._output(total, record)
 
@@ -266,6 +274,13 @@ class EnvIPAGNN(ProgramModel):
         if target is not None:
             return found | {"likelihood": executed.score.squeeze(1)}
         return found | self._scored(executed.score, batch, record)
+
+    def _run_pruned(self, batch: Batch, graphs: Graphs, record: frozenset[str], prune: float) -> dict[str, Tensor]:
+        """The same, following only the pointer mass worth following."""
+        score, found = run_environment_pruned(
+            self.values, batch, graphs, prune, record & {"pointer", "branch", "dropped"}
+        )
+        return found | self._scored(score, batch, record)
 
     def _run_all_nodes(self, batch: Batch, record: frozenset[str]) -> dict[str, Tensor]:
         """The equations over all nodes, step by step; a program whose steps are over stands still.

@@ -64,7 +64,8 @@ class PointerCall:
         hard: Decide by arg max.
         normalise: Divide arriving states by the mass that arrived.
         prune: At inference, less mass than this arriving at a node is dropped.
-        record: Any of `pointer`, `branch`, `states`, `dropped` and `trace_loss`.
+        record: Any of `pointer`, `branch`, `states`, `dropped` and `trace_loss`; where mass is pruned also `exit_mass`,
+            what reached each exit.
         labels: For `trace_loss`: the side that the true trace takes at each row of the plan, -1 elsewhere. int8 [row]
         lstm: The weights behind `execute` and `decide`, if they are a statement LSTM and a Dense layer.
         grad: Whether gradients will be asked for.

@@ -91,7 +91,7 @@ def run(call: PointerCall) -> PointerResult:
         final = final + total[len(node) :]
         state = divide(state, mass) if call.normalise else state
     final = divide(final, absorbed) if call.normalise else final
-    recorded = {"dropped": dropped} if "dropped" in call.record else {}
+    recorded = {name: x for name, x in (("dropped", dropped), ("exit_mass", absorbed)) if name in call.record}
     return PointerResult(final, recorded | (_record(call, frontiers, absorbed, edges) if drawn else {}))
 
 

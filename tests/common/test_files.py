@@ -1,11 +1,13 @@
 import errno
+import fcntl
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from ipagnn._common.files import aside, lock, reason, write_whole
+from ipagnn._common.files import aside, is_locked, lock, reason, write_whole
 
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,3 +50,16 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path: Path) -> None:
             assert not third
     with lock(tmp_path) as again:
         assert again
+
+
+def test_looking_at_a_lock_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+    looking = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)  # as `is_locked` does for a moment
+    assert not is_locked(tmp_path)
+    threading.Timer(0.1, os.close, (looking,)).start()
+    with lock(tmp_path) as held:
+        assert held
+        assert is_locked(tmp_path)
+        with lock(tmp_path) as second:
+            assert not second
+    assert not is_locked(tmp_path)

@@ -3,9 +3,14 @@
 import errno
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
+
+_LOOKS: Final = 5
+_LOOK_SECONDS: Final = 0.05
 
 
 def aside(path: Path) -> Path:
@@ -51,11 +56,38 @@ def lock(directory: Path) -> Iterator[bool]:
 
     handle = os.open(directory, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = True
-        except BlockingIOError:
-            held = False
+        held = _take(handle, fcntl.LOCK_EX)
+        for _ in range(_LOOKS):  # somebody may only be looking
+            if held:
+                break
+            time.sleep(_LOOK_SECONDS)
+            held = _take(handle, fcntl.LOCK_EX)
         yield held
     finally:
         os.close(handle)
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether a process holds a directory's lock. Looking keeps nobody from taking it.
+
+    Windows has no such lock, so False.
+    """
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        return not _take(handle, fcntl.LOCK_SH)
+    finally:
+        os.close(handle)
+
+
+def _take(handle: int, kind: int) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

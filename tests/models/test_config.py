@@ -139,7 +139,7 @@ def test_configurations_of_0_1_0_are_read() -> None:
 
 def test_a_grammar_brings_its_number_of_classes(short: ProgramTable) -> None:
     model = IPAGNN(hidden=4, grammar=Grammar(modulus=50))
-    assert model(model.collate(short)).logits.shape == (len(short), 50)
+    assert model(model.collate(list(short))).logits.shape == (len(short), 50)
 
 
 def test_the_grammars_moduli_decide_the_trace() -> None:

@@ -22,7 +22,7 @@ def test_one_edge_type_of_the_ggnn_is_gated_graph_conv(make: Make, short: Progra
     execution, hidden = model.execution, model.config.hidden
     assert isinstance(execution, GatedUpdate)
     batch = model.collate(short)
-    edges = Edges.both_ways(batch)
+    edges = Edges.bidirectional(batch)
     layer = nn.GatedGraphConv(hidden, num_layers=1).double()
     with torch.no_grad():
         for dense in execution.dense:
@@ -49,7 +49,7 @@ def test_a_round_of_attention_is_rgat_conv(make: Make, short: ProgramTable, head
     model = make("r-gat", hidden=6, heads=heads)
     assert isinstance(model, RGAT)
     batch = model.collate(short)
-    edges = Edges.both_ways(batch)
+    edges = Edges.bidirectional(batch)
     attention = model.attention
     width = 6 // heads
     layer = nn.RGATConv(

@@ -99,12 +99,12 @@ def test_sums_over_all_neighbours() -> None:
     batch = by_hand().collate([parse("v0 = 1\nv0 += 2")])
     a = torch.tensor([[1.0], [10.0], [100.0]], dtype=torch.float64)
     p = torch.zeros(3, dtype=torch.float64)
-    edges = Edges.both_ways(batch)
+    edges = Edges.bidirectional(batch)
     expected = {"one": [10, 101, 210], "root": [10 / 2**0.5, 101 / 3**0.5, 210 / 2], "mass": [10, 50.5, 70]}
     for divisor, sums in expected.items():
         control = Neighbours(divisor)  # type: ignore[arg-type]
         close(control.gather(a[edges.source], a, p, batch, edges)[0].squeeze(1), sums)
-    along = Neighbours("mass", both_ways=False)  # nothing leads to node 0, to the exit node 1 and itself
+    along = Neighbours("mass", bidirectional=False)  # nothing leads to node 0, to the exit node 1 and itself
     edges = along.edges(batch)
     close(along.gather(a[edges.source], a, p, batch, edges)[0].squeeze(1), [0, 1, 55])
 
@@ -118,8 +118,8 @@ def test_attention_without_preference_is_a_mean_and_with_it_a_softmax() -> None:
         attention.query.zero_()
         attention.key.zero_()
         attention.bias.fill_(0.5)
-        close(attention(x, Edges.both_ways(batch)).squeeze(1), [10.5, 51, 70.5])
+        close(attention(x, Edges.bidirectional(batch)).squeeze(1), [10.5, 51, 70.5])
         attention.key.fill_(0.01)  # node 1 hears node 0 with weight e^0.01 and the exit with e^1
         weights = math.exp(0.01), math.exp(1)
         expected = (weights[0] * 1 + weights[1] * 100) / sum(weights) + 0.5
-        close(attention(x, Edges.both_ways(batch))[1], [expected])
+        close(attention(x, Edges.bidirectional(batch))[1], [expected])

@@ -82,11 +82,11 @@ class MessagePassing(ProgramModel):
             return Messages("absorbing" if control.exit_keeps else "pointer", normalise=control.normalise)
         assert isinstance(control, Neighbours)
         if gated:
-            return Messages("neighbours") if control.divisor == "root" and control.both_ways else None
+            return Messages("neighbours") if control.divisor == "root" and control.bidirectional else None
         return Messages(
             "statements",
             normalise=control.divisor == "mass",
-            both_ways=control.both_ways,
+            bidirectional=control.bidirectional,
             edge_types=isinstance(execution, TypedMessages),
         )
 

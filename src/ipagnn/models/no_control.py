@@ -56,6 +56,6 @@ class NoControl(MessagePassing):
         """See `ProgramModel.build`."""
         super().build(generator)
         config = self.config
-        self.control = Neighbours("mass" if config.normalise else "one", both_ways=config.bidirectional)
+        self.control = Neighbours("mass" if config.normalise else "one", bidirectional=config.bidirectional)
         kinds = EDGE_TYPES if config.bidirectional else EDGE_TYPES // 2
         self.execution = RunTypedStatement(config.hidden, kinds, generator) if config.edge_types else RunStatement()

@@ -98,7 +98,7 @@ class RGAT(ProgramModel):
 
     def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
         """See `ProgramModel.forward`."""
-        edges = Edges.both_ways(batch)
+        edges = Edges.bidirectional(batch)
         h = self.start(batch)
         states = [h]
         for t in range(max(batch.steps.tolist(), default=0)):

@@ -64,18 +64,18 @@ class Neighbours(Control):
         divisor: What sums are divided by. `root` is the GGNN's sqrt(2 + in-degree). `mass` is the rule of the IPA-GNN,
             the sum of the weights, which with weights of 1 is the number of messages: where no GRU bounds them, states
             divided by the root still grow with every step. `one` is the literal sum.
-        both_ways: Also against the edges.
+        bidirectional: Also against the edges.
     """
 
     has_pointer = False
 
-    def __init__(self, divisor: Literal["root", "mass", "one"], *, both_ways: bool = True) -> None:
+    def __init__(self, divisor: Literal["root", "mass", "one"], *, bidirectional: bool = True) -> None:
         super().__init__()
-        self.divisor, self.both_ways = divisor, both_ways
+        self.divisor, self.bidirectional = divisor, bidirectional
 
     def edges(self, batch: Batch) -> Edges:
         """N_all, or N_in."""
-        return Edges.both_ways(batch) if self.both_ways else Edges.forwards(batch)
+        return Edges.bidirectional(batch) if self.bidirectional else Edges.forwards(batch)
 
     def gather(self, messages: Tensor, a: Tensor, p: Tensor, batch: Batch, edges: Edges) -> tuple[Tensor, ...]:
         """The sum over the neighbours."""

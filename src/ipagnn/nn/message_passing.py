@@ -49,7 +49,7 @@ class Edges:
         return Edges(source, target, kind.to(source.dtype))
 
     @staticmethod
-    def both_ways(batch: Batch) -> "Edges":
+    def bidirectional(batch: Batch) -> "Edges":
         """The same, and the same in reverse: N_all."""
         edges = Edges.forwards(batch)
         return Edges(

@@ -14,11 +14,11 @@ class Messages:
     Attributes:
         kind: See `MessageKind`; with `statements`, every node executes its statement at every step instead of a GRU.
         normalise: Divide by what arrived: pointer mass, or with `statements` the number of messages.
-        both_ways: With `statements`: also against the edges.
+        bidirectional: With `statements`: also against the edges.
         edge_types: With `statements`: through one Dense layer per edge type.
     """
 
     kind: MessageKind | Literal["statements"]
     normalise: bool = False
-    both_ways: bool = True
+    bidirectional: bool = True
     edge_types: bool = False

@@ -11,7 +11,7 @@ a message from the pointer."""
 
 
 @njit(cache=True, nogil=True)
-def exit_distances(true, false, start, stop, both_ways, distance):  # type: ignore[no-untyped-def]
+def exit_distances(true, false, start, stop, bidirectional, distance):  # type: ignore[no-untyped-def]
     """Fewest edges from each node of one program to its exit, forwards or either way."""
     for n in range(start, stop - 1):
         distance[n] = _FAR
@@ -24,7 +24,7 @@ def exit_distances(true, false, start, stop, both_ways, distance):  # type: igno
                 if distance[m] + 1 < distance[n]:
                     distance[n] = distance[m] + 1
                     changed = True
-                if both_ways and distance[n] + 1 < distance[m]:
+                if bidirectional and distance[n] + 1 < distance[m]:
                     distance[m] = distance[n] + 1
                     changed = True
 

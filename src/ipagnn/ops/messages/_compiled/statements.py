@@ -7,14 +7,14 @@ from ipagnn.ops.messages._compiled.rows import distinct_statements, exit_distanc
 
 
 @njit(cache=True, nogil=True)
-def build_statement_rows(node_offsets, true, false, steps, tokens, both_ways, slots):  # type: ignore[no-untyped-def]
+def build_statement_rows(node_offsets, true, false, steps, tokens, bidirectional, slots):  # type: ignore[no-untyped-def]
     """Executions (t, n) of statements that can matter to the exit's last state, and who reads what of whom.
 
     At t = 0 all states are 0, so equal statements are executed once. An exit executes nothing; its state at t > 0 is a
     row of its own kind, and at t = 0 it sends zeros, which only count.
 
     A *reader* is a state at t > 0: that of row r, or -1 - k for the k-th of the exits'. Arrays by reader have all rows
-    first, then all exits. Sources are given in the same way. With both_ways nodes read their successors' states, too.
+    first, then all exits. Sources are given in the same way. If `bidirectional`, successors are read, too.
 
     Messages come in as many slots as there are edge types to tell apart: true, false, true in reverse, false in
     reverse; 1 tells none apart.
@@ -35,7 +35,7 @@ def build_statement_rows(node_offsets, true, false, steps, tokens, both_ways, sl
     for b in range(programs):
         start, stop = node_offsets[b], node_offsets[b + 1]
         longest = max(longest, steps[b])
-        exit_distances(true, false, start, stop, both_ways, distance)
+        exit_distances(true, false, start, stop, bidirectional, distance)
         is_exit[stop - 1] = True
         for n in range(start, stop):
             last[n] = max(steps[b] - distance[n], -1)
@@ -82,7 +82,7 @@ def build_statement_rows(node_offsets, true, false, steps, tokens, both_ways, sl
     neighbour_offsets = np.zeros(nodes + 1, np.int64)  # those that a node reads, as often as there are edges
     for n in range(nodes):
         for side in range(1 + (true[n] != false[n])):
-            neighbour_offsets[n + 1] += both_ways
+            neighbour_offsets[n + 1] += bidirectional
             neighbour_offsets[(false[n] if side else true[n]) + 1] += 1
     for n in range(nodes):
         neighbour_offsets[n + 1] += neighbour_offsets[n]
@@ -91,7 +91,7 @@ def build_statement_rows(node_offsets, true, false, steps, tokens, both_ways, sl
     for n in range(nodes):
         for side in range(1 + (true[n] != false[n])):
             m = false[n] if side else true[n]
-            if both_ways:
+            if bidirectional:
                 neighbours[cursor[n]], slot_of[cursor[n]] = m, (2 + side) % slots
                 cursor[n] += 1  # an exit is its own neighbour, so one after the other
             neighbours[cursor[m]], slot_of[cursor[m]] = n, side % slots

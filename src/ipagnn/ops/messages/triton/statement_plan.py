@@ -105,24 +105,24 @@ class StatementPlan:
 
     @staticmethod
     def build(
-        batch: Batch, *, both_ways: bool = True, edge_types: bool = False, pinned: bool = False
+        batch: Batch, *, bidirectional: bool = True, edge_types: bool = False, pinned: bool = False
     ) -> "StatementPlan":
         """The plan of a batch, on the CPU.
 
         Args:
             batch: The programs.
-            both_ways: Messages go against the edges, too.
+            bidirectional: Messages go against the edges, too.
             edge_types: Messages along edges of different types are told apart.
             pinned: In page-locked memory, from which copies run in the background.
         """
-        slots = (4 if both_ways else 2) if edge_types else 1
+        slots = (4 if bidirectional else 2) if edge_types else 1
         offsets, exit_offsets, tokens, counts, *messages, final = build_statement_rows(
             batch.node_offsets.numpy(),
             batch.true.numpy(),
             batch.false.numpy(),
             batch.steps.numpy(),
             batch.node_tokens.numpy(),
-            both_ways,
+            bidirectional,
             slots,
         )
         arrival_offsets, arrivals, departure_offsets, departures = messages

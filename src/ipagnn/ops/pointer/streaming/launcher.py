@@ -160,7 +160,7 @@ def run_streaming(call: PointerCall, precision: Precision = "tf32x3") -> Pointer
     final = torch.zeros(programs, 4, pad(lstm.hidden), device=device)
     final_mass, dropped = torch.zeros(2, programs, device=device)
     pointer = torch.zeros(plan.steps + 1 if trace else 0, nodes, device=device)
-    told = torch.full((plan.steps if trace else 0, nodes), torch.nan, device=device)
+    branch = torch.full((plan.steps if trace else 0, nodes), torch.nan, device=device)
     if len(starts):
         waves = _Waves(lstm, nodes, plan.steps, precision, in_place=False)
         place = torch.full((2, nodes), -1, dtype=torch.int32, device=device)
@@ -183,7 +183,7 @@ def run_streaming(call: PointerCall, precision: Precision = "tf32x3") -> Pointer
                 waves.clock, number + 1, nodes_at, waves.counts, plan.last, plan.exit_of, plan.owner, tokens,
                 plan.edge_offsets, plan.edges, plan.decides, waves.branch_weight, waves.branch_bias,
                 place, mass, waves.tokens, waves.h, waves.c, nodes, nodes, final, final_mass, dropped,
-                plan.origin, pointer, told, EPSILON, call.prune, **flags, **size, num_warps=2,
+                plan.origin, pointer, branch, EPSILON, call.prune, **flags, **size, num_warps=2,
             )  # fmt: skip
 
         waves.run(step)
@@ -194,7 +194,7 @@ def run_streaming(call: PointerCall, precision: Precision = "tf32x3") -> Pointer
         exits = (plan.exit_of >= 0).nonzero().squeeze(1)
         columns = plan.origin[exits].long()
         pointer[:, columns] = pointer[:, columns].cummax(dim=0).values  # mass stays where a program has ended
-        found |= {"pointer": pointer, "branch": told}
+        found |= {"pointer": pointer, "branch": branch}
     return PointerResult(states, {name: found[name] for name in call.record & found.keys()})
 
 

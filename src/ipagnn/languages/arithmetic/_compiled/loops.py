@@ -1,6 +1,6 @@
 """Compiled analysis of a program's loops: on which variables each depends, and which it changes.
 
-`interpreter._loops` is the plain twin. Sets of variables are bit masks.
+`loops.find_loops` is the plain twin. Sets of variables are bit masks.
 """
 
 import numpy as np

@@ -15,11 +15,9 @@ DEMO := out/demo
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/ready  ## draw programs, train three models on short ones and test them on longer ones (minutes)
-	$(BIN)/ipagnn sample --length 10 --count 3 --seed 0
+demo: .venv/ready  ## train the environment IPA-GNN on programs of up to 10 lines and test it on up to 100 (minutes)
 	$(BIN)/ipagnn sample --length 10 --seed 0 | $(BIN)/ipagnn inspect -
-	$(BIN)/ipagnn generate $(DEMO)/train --task full --split train --length 10 --count 100000 --seed 0
-	$(BIN)/ipagnn demo $(DEMO)/models
+	$(BIN)/ipagnn demo $(DEMO)
 
 test: .venv/ready .venv/chromium  ## run the tests, without the slow ones
 	$(BIN)/python -m pytest

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def small(name: Any, model: str) -> TrainConfig:
         smoke = preset(name, model)
+        if name == "environment":
+            stages = tuple(replace(stage, steps=2, batch_size=8, until=0.0) for stage in smoke.stages[:2])
+            size = smoke.model.replace(hidden=4, width=4)
+            return smoke.replace(model=size, stages=stages, warmup=0, validation_count=20, log_every=1)
         return smoke.replace(
             model=smoke.model.replace(hidden=2), examples=64, validation_count=20, validation_every=32, log_every=1
         )
@@ -23,6 +28,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ipagnn.training.preset", small)
     monkeypatch.setattr(demo_commands, "LENGTHS", SHORT)
     monkeypatch.setattr(demo_commands, "COUNT", FEW)
+    monkeypatch.setattr(demo_commands, "PAPER_COUNT", 1)
 
 
 def cells(out: str, model: str) -> list[str]:
@@ -61,3 +67,19 @@ def test_the_demo_refuses_runs_with_other_settings(run: Any, tmp_path: Path, is_
     assert code == 2
     assert is_sentence(err.splitlines(keepends=True)[-1])
     assert "other settings" in err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny")
+def test_the_environment_model_stands_beside_packaged_ones_on_the_same_programs(run: Any, tmp_path: Path) -> None:
+    code, out, err = run("demo", tmp_path)
+    assert code == 0, err
+    kept = [json.loads((tmp_path / f"{name}.json").read_text()) for name in demo_commands.COMPARED]
+    own = json.loads((tmp_path / "env-ipa-gnn-0" / "evaluation.json").read_text())
+    assert [summary["set"] for summary in kept] == [own["set"]] * 2
+    assert own["set"]["lengths"] == list(range(20, 101, 10))
+    row = cells(out, "GGNN")
+    assert row[-2:] == [f"{100 * kept[1]['overall']['accuracy']:.1f}", "16.0"]
+    assert cells(out, "Environment")[-2:] == [f"{100 * own['overall']['accuracy']:.1f}", "–"]
+    again = run("demo", tmp_path)
+    assert (again.code, again.out, again.err) == (0, out, "")

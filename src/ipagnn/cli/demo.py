@@ -1,5 +1,6 @@
 """The command that shows what the project is about: `demo`."""
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,27 +12,37 @@ from rich.table import Table
 from ipagnn.cli.terminal import output, progress
 
 if TYPE_CHECKING:
+    from ipagnn.data.splits import Recipe
+    from ipagnn.evaluation import Summary
+    from ipagnn.languages.arithmetic import Grammar
     from ipagnn.reporting.runs import RunRecord
 
 MODELS: Final = ("ipa-gnn", "line-rnn", "ggnn")
 LENGTHS: Final = (10, 15, 20, 30)
 """Of test programs, in lines; those of training have at most 6."""
 COUNT: Final = 250
+COMPARED: Final = ("ipa-gnn-full", "ggnn-full")
+"""Packaged models that the environment IPA-GNN is compared with."""
+PAPER_COUNT: Final = 20
+"""Programs of the paper's language at each of its test lengths; few, as the packaged models take long on a CPU."""
 
 
 def demo(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where runs, figure and report go.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each model, with seeds 0, 1, and so on.")] = 1,
     preset: Annotated[
-        Literal["quick", "smoke"],
-        typer.Option(help="`quick`: minutes on 2 CPU cores. `smoke`: seconds, and nothing is learnt."),
-    ] = "quick",
+        Literal["environment", "quick", "smoke"],
+        typer.Option(
+            help="`environment`: the paper's language. `quick`: IPA-GNN, Line-by-Line RNN and GGNN on a smaller one. "
+            "`smoke`: seconds, and nothing is learnt."
+        ),
+    ] = "environment",
 ) -> None:
-    """Train IPA-GNN, Line-by-Line RNN and GGNN on short programs, and test them on longer ones.
+    """Train the environment IPA-GNN on programs of up to 10 lines, and test it on programs of up to 100.
 
-    The language is a small one (`ipagnn train --preset quick`). Prints accuracy by length, and writes a figure, a
-    report to open in a browser, and the run folders, which all other commands read. Called again, it goes on where it
-    was, and does not train twice.
+    Prints accuracy by length beside that of packaged models on the same programs and the paper's on D_test. Writes a
+    figure, a report to open in a browser, and the run folders, which all other commands read. Called again, it goes on
+    where it was, and does not train twice.
 
     `ipagnn demo demo --seeds 3`
     """
@@ -40,19 +51,51 @@ def demo(
     from ipagnn.reporting.runs import load_run
     from ipagnn.reporting.style import save
 
-    runs = [_run(directory / f"{model}-{seed}", preset, model, seed) for seed in range(seeds) for model in MODELS]
+    models = ("env-ipa-gnn",) if preset == "environment" else MODELS
+    runs = [_run(directory / f"{model}-{seed}", preset, model, seed) for seed in range(seeds) for model in models]
     figure, page = directory / "accuracy.svg", directory / "report.html"
-    summaries = [run.evaluation for run in runs if run.evaluation]
+    others = [_compare(directory, name) for name in COMPARED] if preset == "environment" else []
+    summaries = [run.evaluation for run in runs if run.evaluation] + others
     save(accuracy_figure(summaries, [run.config.data.length for run in runs]), figure)
     write_report(runs, page, load_run)
-    _print(runs)
+    _print(runs, others)
     output().print(f"{figure} shows it, and {page} tells all about it", soft_wrap=True, markup=False)
 
 
-def _run(path: Path, preset_name: Literal["quick", "smoke"], model: str, seed: int) -> "RunRecord":
+def _test_recipe(preset_name: str, grammar: "Grammar") -> "Recipe":
+    """What models are tested on."""
+    from ipagnn.data.splits import TEST_LENGTHS
+    from ipagnn.evaluation import build_test_recipe
+
+    if preset_name == "environment":
+        return build_test_recipe("full", TEST_LENGTHS, PAPER_COUNT, None, grammar)
+    return build_test_recipe("full", LENGTHS, COUNT, None, grammar)
+
+
+def _compare(directory: Path, name: str) -> "Summary":
+    """Evaluate a packaged model on the same programs, if that was not done before."""
+    from ipagnn._common.files import write_whole
+    from ipagnn.evaluation import evaluate_on_test_set
+    from ipagnn.evaluation.benchmark import describe
+    from ipagnn.models import load_model, model_title
+
+    model = load_model(name)
+    wanted = _test_recipe("environment", model.config.grammar)
+    path = directory / f"{name}.json"
+    if path.is_file():
+        kept: Summary = json.loads(path.read_text("utf-8"))
+        if kept["set"] == describe(wanted):
+            return kept
+    with progress(f"Evaluating the packaged {model_title(model.name)}", "programs", wanted.count) as advance:
+        summary = evaluate_on_test_set(model, wanted, device="cpu", pointer=False, progress=advance)
+    write_whole(path, (json.dumps(summary, indent=2) + "\n").encode())
+    return summary
+
+
+def _run(path: Path, preset_name: Literal["environment", "quick", "smoke"], model: str, seed: int) -> "RunRecord":
     """Train and evaluate one model, as far as that was not done before."""
     from ipagnn.cli.training import watch
-    from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
+    from ipagnn.evaluation import evaluate_on_test_set
     from ipagnn.evaluation.benchmark import describe
     from ipagnn.models import load_model, model_title
     from ipagnn.reporting.runs import read_run, save_evaluation
@@ -63,17 +106,17 @@ def _run(path: Path, preset_name: Literal["quick", "smoke"], model: str, seed: i
     folder = RunFolder(path)
     if folder.result() is None:
         typer.echo(
-            f"Training {title}: {config.data.examples:,} programs of at most {config.data.length} lines", err=True
+            f"Training {title}: at most {config.most_examples:,} programs of up to {config.data.length} lines", err=True
         )
     with watch(config.steps) as report:
         result = train(config, path, report=report, command=["ipagnn", *sys.argv[1:]])
-    wanted = build_test_recipe(config.task, LENGTHS, COUNT, None, config.model.grammar)
+    wanted = _test_recipe(preset_name, config.model.grammar)
     kept = read_run(path)
     if kept.evaluation is not None and kept.evaluation["set"] == describe(wanted):
         return kept
     typer.echo(
         f"{result.accuracy:.1%} of validation programs after {result.seconds:.0f} s; now longer ones: {wanted.count:,} "
-        f"of {LENGTHS[0]} to {LENGTHS[-1]} lines",
+        f"of {wanted.lengths.lengths[0]} to {wanted.lengths.longest} lines",
         err=True,
     )
     with progress(f"Evaluating {title}", "programs", wanted.count) as advance:
@@ -82,24 +125,29 @@ def _run(path: Path, preset_name: Literal["quick", "smoke"], model: str, seed: i
     return read_run(path)
 
 
-def _print(runs: "Sequence[RunRecord]") -> None:
-    """Accuracy of each model by length, the best first."""
+def _print(runs: "Sequence[RunRecord]", others: "Sequence[Summary]") -> None:
+    """Accuracy of each model by length, the best first; beside packaged models also the paper's on D_test."""
     from ipagnn.models import model_title
     from ipagnn.reporting.figure_accuracy import curves
+    from ipagnn.reporting.paper import ACCURACY
 
     trained = runs[0].config.data.length
+    found = curves([run.evaluation for run in runs if run.evaluation] + list(others), runs[0].config.task)
     table = Table(header_style="bold", title="Accuracy by program length in lines, %")
     table.add_column("model")
-    for length in (f"{trained} (as trained)", *map(str, LENGTHS), "all longer"):
+    paper = ["in the paper, on D_test"] if others else []
+    for length in (f"{trained} (as trained)", *map(str, found[0].lengths), "all longer", *paper):
         table.add_column(length, justify="right")
-    several = len(runs) > len(MODELS)
-    for curve in curves([run.evaluation for run in runs if run.evaluation], runs[0].config.task):
+    several = len(runs) > len({run.model.name for run in runs})
+    for curve in found:
         own = [run.result["accuracy"] for run in runs if run.model.name == curve.model]
         by_length = zip(curve.accuracy, curve.stderr, strict=True)
+        published = ACCURACY.get((curve.model, runs[0].config.task))
         table.add_row(
-            model_title(curve.model) + (f", {curve.runs} runs" if several else ""),
-            f"{100 * sum(own) / len(own):.1f}",
-            *(f"{100 * accuracy:.1f} ± {100 * stderr:.1f}" for accuracy, stderr in by_length),
+            model_title(curve.model) + (f", {curve.runs} runs" if several and own else ""),
+            f"{100 * sum(own) / len(own):.1f}" if own else "",
+            *(f"{100 * accuracy:.1f}" + ("" if others else f" ± {100 * stderr:.1f}") for accuracy, stderr in by_length),
             f"{100 * curve.overall:.1f}",
+            *([f"{100 * published:.1f}" if published else "–"] if paper else []),
         )
     output().print(table)

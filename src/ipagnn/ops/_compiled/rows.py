@@ -1,4 +1,4 @@
-"""Compiled search for the node-steps that can matter to the final state of an exit; `reference_rows` is its twin.
+"""Compiled search for the node-steps that can matter to the final state of an exit.
 
 One call plans one batch on one thread and holds no lock, so plans can be made in as many threads as there are cores.
 """

@@ -295,13 +295,14 @@ def _fill_extended(  # type: ignore[no-untyped-def]
     node_lines, true, false = graph[0], graph[1], graph[2]
     masked, hidden = scratch.arithmetic_lines[:masks], scratch.hidden[:masks]
     limit = trace_limit if trace_limit else MAX_TRACE
+    declared = np.empty(MAX_VARIABLES, np.int64)
     for i in range(len(target)):
         program = tokens[offsets[i] : offsets[i + 1]]
         seed_stream(scratch.random, seed, start + np.uint64(i))
         draw_length(scratch.random, lengths, totals)
         found = False
         for _ in range(MAX_ATTEMPTS):
-            found = draw_extended(rules, extension, scratch, masks, program)
+            found = draw_extended(rules, extension, scratch, declared, masks, program)
             if not found:
                 break
             if withheld >= 0:

@@ -136,17 +136,16 @@ def _source(declared, count, multiplies, counters, loops, variable, extension, r
 
 
 @njit(cache=True, nogil=True)
-def _write_lines(rules, extension, scratch, tokens):  # type: ignore[no-untyped-def]
-    """Write the lines of a shape, from line `count` on.
+def _write_lines(rules, extension, scratch, declared, count, tokens):  # type: ignore[no-untyped-def]
+    """Write the lines that declare `count` data variables, and those of a shape.
 
     Returns:
         The number of arithmetic lines, or -1 if a hole cannot be filled.
     """
-    random, counters, declared = scratch.random, scratch.counters, scratch.declared
+    random, counters = scratch.random, scratch.counters
     shift = extension.variables - 1
     for k in range(rules.counters):
         counters[k] = k + 1
-    count = scratch.used[0]
     # The target variable, and others in random order; then those that arithmetic may change, which come first.
     for k in range(extension.variables):
         declared[k] = k
@@ -225,16 +224,15 @@ def _write_lines(rules, extension, scratch, tokens):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True)
-def draw_extended(rules, extension, scratch, masks, tokens):  # type: ignore[no-untyped-def]
-    """Draw a program of `len(tokens)` lines; see `sampler.draw_program`."""
+def draw_extended(rules, extension, scratch, declared, masks, tokens):  # type: ignore[no-untyped-def]
+    """Draw a program of `len(tokens)` lines; see `sampler.draw_program`. `declared`: int64 [variable], scratch."""
     most = min(extension.variables, len(tokens) - 1)
     for _ in range(MAX_ATTEMPTS):
         count = 1 + below(scratch.random, most)
-        scratch.used[0] = count
         # A shape has one line less than it is asked for: the first of the paper's programs.
         if not draw_shape(rules, scratch, len(tokens) - count + 1):
             continue
-        arithmetic = _write_lines(rules, extension, scratch, tokens)
+        arithmetic = _write_lines(rules, extension, scratch, declared, count, tokens)
         if arithmetic >= masks:
             choose_lines(scratch, masks, arithmetic)
             return True

@@ -1,6 +1,6 @@
 """The packed execution of an environment with beliefs over classes on a CPU; see `environment_forward`."""
 
-import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,6 @@ from ipagnn.ops.pointer.cpu.environment_backward import backward
 from ipagnn.ops.pointer.cpu.environment_forward import Memory, Plan, Weights, forward
 from ipagnn.ops.pointer.cpu.math import product
 from ipagnn.ops.pointer.environment import EnvironmentPlan
-
-NEGLIGIBLE = 1e-6
-"""Gradients smaller than this share of what one program contributes are not followed back. In float64, all are."""
-LEAST_SHARE = 1e-3
-"""Times this: the probability below which a value is no part of a view."""
 
 
 def can_follow(weight: Tensor) -> bool:
@@ -66,40 +61,34 @@ class _Follow(torch.autograd.Function):
         arrays = _arrays(plan, target)
         buffers = spare.pop() if spare else {}
         memory = _memory(arrays, loaded, buffers, classes)
-        exact = classes.dtype == torch.float64
-        negligible = 0.0 if exact else NEGLIGIBLE
-        forward(product(classes.dtype), loaded, arrays, memory, epsilon, negligible * LEAST_SHARE)
-        ctx.held = loaded, arrays, memory, buffers, spare, epsilon, negligible
+        forward(product(classes.dtype), loaded, arrays, memory, epsilon)
+        ctx.held = loaded, arrays, memory, buffers, spare, epsilon
         return torch.from_numpy(memory.result.copy())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        loaded, arrays, memory, buffers, spare, epsilon, negligible = ctx.held
+        loaded, arrays, memory, buffers, spare, epsilon = ctx.held
         d_result = gradients[0].contiguous()
+        backward(product(d_result.dtype), loaded, arrays, memory, d_result.numpy(), epsilon)
         m = Memory(*map(torch.from_numpy, memory))
-        share = float((d_result * m.result).abs().max()) if len(d_result) else 0.0  # of one program
-        longest = math.sqrt(float(np.square(loaded.classes).sum(axis=1).max()))
-        rows, seen, rest = backward(
-            product(d_result.dtype), loaded, arrays, memory, d_result.numpy(), epsilon, longest, negligible * share
-        )
-        active, (number, view), others = m.active[:rows], m.active_seen[:seen].T, m.active_rest[:rest]
-        d_logits, d_rest, d_y, d_z = m.d_logits[:seen], m.d_rest[:rest], m.d_y[:rows], m.d_z[:rows]
-        d_classes = m.seen[m.active_place[:seen]].T @ (m.d_views[view] * m.scale[number, None])
-        d_classes.addmm_(d_logits.T, m.y[number]).addmm_(d_rest.T, m.y[others])
+        seen_views, seen, unseen = _places(arrays)
+        scaled = m.d_views[seen_views] * m.scale[seen, None]
+        d_classes = m.seen.T @ scaled
+        d_classes.addmm_(m.d_logits.T, m.y[seen]).addmm_(m.unseen.T, m.y[unseen])
         d_classes[0] += m.d_views[0]
-        z, d_branch = m.z[active], m.d_branch[:rows]
+        stated = slice(arrays.literals, None)
         found = (
             d_classes,
-            m.x[active].T @ m.d_a[:rows],
+            m.x[stated].T @ m.d_a[stated],
             m.d_gate.clone(),
             m.d_offset.clone(),
-            m.h[active].T @ d_z,
-            d_z.sum(0),
-            z.T @ d_y,
-            d_y.sum(0),
-            d_logits.sum(0) + d_rest.sum(0),
-            z.T @ d_branch,
-            d_branch.sum(0),
+            m.h.T @ m.d_z,
+            m.d_z.sum(0),
+            m.z.T @ m.d_y,
+            m.d_y.sum(0),
+            m.d_logits.sum(0) + m.unseen.sum(0),
+            m.z.T @ m.d_branch,
+            m.d_branch.sum(0),
         )
         spare[:] = [buffers]
         return (None, None, None, None, *found)
@@ -113,6 +102,21 @@ def _arrays(plan: EnvironmentPlan, target: Tensor) -> Plan:
         return np.array(value, np.int64) if isinstance(value, tuple) else value.numpy()
 
     return Plan(**{name: array(name) for name in Plan._fields[:-1]}, target=target.numpy())
+
+
+def _places(plan: Plan) -> tuple[Tensor, Tensor, Tensor]:
+    """Which views belong to what is written with one, and the numbers of what is written with and without one."""
+    views, seen = [np.arange(plan.viewed_literals) + 1], [np.arange(plan.viewed_literals)]
+    view = 1 + plan.viewed_literals
+    for t, (first, _) in enumerate(pairwise(plan.statements.tolist())):
+        view += plan.mixtures[t + 1] - plan.mixtures[t]
+        views.append(view + np.arange(plan.viewed[t]))
+        seen.append(plan.literals + first + np.arange(plan.viewed[t]))
+        view += plan.viewed[t]
+    with_view = np.concatenate(seen)
+    others = np.ones(plan.literals + len(plan.statement_pair), np.bool_)
+    others[with_view] = False
+    return tuple(map(torch.from_numpy, (np.concatenate(views), with_view, np.flatnonzero(others))))  # type: ignore[return-value]
 
 
 def _memory(plan: Plan, weights: Weights, buffers: dict[str, Tensor], like: Tensor) -> Memory:
@@ -129,10 +133,8 @@ def _memory(plan: Plan, weights: Weights, buffers: dict[str, Tensor], like: Tens
         **dict.fromkeys(("a", "h", "h_slope", "z", "z_slope", "d_z", "d_h", "d_a"), (rows, hidden)),
         "y": (written, width),
         **dict.fromkeys(("seen", "d_logits"), (seen, classes)),
-        **dict.fromkeys(("unseen", "d_rest"), (written - seen, classes)),
-        **dict.fromkeys(("active", "active_place", "active_rest", "active_rest_place"), (rows,)),
-        "active_seen": (rows, 2),
-        **dict.fromkeys(("scale", "doubt"), (written,)),
+        "unseen": (written - seen, classes),
+        "scale": (written,),
         **dict.fromkeys(("views", "d_views"), (views, width)),
         **dict.fromkeys(("likelihood", "d_likelihood"), (queries,)),
         **dict.fromkeys(("shares", "d_shares"), (conditions, 2)),
@@ -144,8 +146,7 @@ def _memory(plan: Plan, weights: Weights, buffers: dict[str, Tensor], like: Tens
     found = []
     for name in Memory._fields:
         first, *others = shapes[name]
-        dtype = torch.int64 if name.startswith("active") else like.dtype
-        if name not in buffers or len(buffers[name]) < first or buffers[name].dtype != dtype:
-            buffers[name] = torch.empty(first + first // 8, *others, dtype=dtype)
+        if name not in buffers or len(buffers[name]) < first or buffers[name].dtype != like.dtype:
+            buffers[name] = like.new_empty(first + first // 8, *others)
         found.append(buffers[name][:first].numpy())
     return Memory(*found)

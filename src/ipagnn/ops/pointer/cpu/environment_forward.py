@@ -82,7 +82,6 @@ class Memory(NamedTuple):
     seen: Array  # exp(logit - largest) [seen, class]
     unseen: Array
     scale: Array  # 1 / sum of these [written]
-    doubt: Array  # probability of all values but the likeliest [written]
     views: Array  # [view, D]
     likelihood: Array  # [query]
     shares: Array  # [condition, 2]
@@ -90,19 +89,13 @@ class Memory(NamedTuple):
     joint: Array  # p, and v0 has its target, before the row [row of the plan]
     after: Array  # and after it
     result: Array  # [program]
-    d_logits: Array  # of what is seen [active, class]
-    d_rest: Array  # of what is not [active, class]
-    d_y: Array  # 0 for conditions [active, D]
-    d_z: Array  # becomes the gradient before the second gelu [active, H]
-    d_h: Array  # becomes the gradient before the first [active, H]
-    d_a: Array  # [active, H]
-    d_x: Array  # [active, D]
-    d_branch: Array  # 0 for statements [active, 2]
-    active: Array  # rows of the network whose gradients are not negligible, in the order of the way back
-    active_seen: Array  # of those, what is seen: its number among all that is written, and its view [active, 2]
-    active_place: Array  # where it stands in `seen` [active]
-    active_rest: Array  # and what is not: its number [active]
-    active_rest_place: Array  # where it stands in `unseen` [active]
+    d_logits: Array  # of what is seen; that of the rest replaces `unseen` [seen, class]
+    d_y: Array  # [row, D], 0 for conditions
+    d_z: Array  # [row, H]; becomes the gradient before the second gelu
+    d_h: Array  # [row, H]; becomes the gradient before the first
+    d_a: Array  # [row, H]
+    d_x: Array  # [row, D]
+    d_branch: Array  # [row, 2], 0 for statements
     d_views: Array
     d_likelihood: Array
     d_shares: Array
@@ -114,8 +107,6 @@ class Memory(NamedTuple):
 
 
 _F = np.float32
-_FEW = 16
-"""With so many values left, a view is summed up value by value."""
 
 
 @intrinsic
@@ -205,10 +196,7 @@ def _upper(address, w, m, first, last):  # type: ignore[no-untyped-def]
 
 @jit
 def _exponentials(logits, bias):  # type: ignore[no-untyped-def]
-    """exp(logit - largest) in place of logits without their bias; returns their sum without that of one largest.
-
-    It is summed up without the 1 of the largest, beside which it would be rounded away where it is small.
-    """
+    """exp(logit - largest) in place of logits without their bias; returns 1 / sum."""
     largest = logits[0] + bias[0]
     for j in range(len(logits)):
         logits[j] += bias[j]
@@ -216,52 +204,14 @@ def _exponentials(logits, bias):  # type: ignore[no-untyped-def]
         largest = max(largest, logits[j])
     for j in range(len(logits)):
         logits[j] = exp(logits[j] - largest)
-    zero, one = logits.dtype.type(0), logits.dtype.type(1)
-    total, ties = zero, -1
+    total = logits.dtype.type(0)
     for j in range(len(logits)):
-        total += logits[j] if logits[j] < one else zero
-        ties += logits[j] >= one
-    return total + logits.dtype.type(ties)
+        total += logits[j]
+    return logits.dtype.type(1) / total
 
 
 @jit
-def _view(address, w, m, first_row, first, seen, count, view, negligible):  # type: ignore[no-untyped-def]
-    """Views of beliefs: sums of few embeddings where few values are left, a product for the other rows."""
-    dense = 0
-    for i in range(count):
-        belief, scale, mixed = m.seen[seen + i], m.scale[first + i], m.views[view + i]
-        least = negligible / scale
-        left = 0
-        for j in range(len(belief)):
-            left += belief[j] > least
-        if left > _FEW:
-            m.active[dense] = i
-            dense += 1
-            continue
-        mixed[:] = 0
-        for j in range(len(belief)):
-            if belief[j] > least:
-                weight, row = belief[j] * scale, w.classes[j]
-                for k in range(len(mixed)):
-                    mixed[k] += weight * row[k]
-    if dense == count:
-        multiply(address, m.seen[seen : seen + count], w.classes, m.views[view : view + count], 0)
-        for i in range(count):
-            mixed, scale = m.views[view + i], m.scale[first + i]
-            for k in range(len(mixed)):
-                mixed[k] *= scale
-    elif dense:  # the way back has not begun: its memory is free
-        for i in range(dense):
-            m.d_logits[i] = m.seen[seen + m.active[i]]
-        multiply(address, m.d_logits[:dense], w.classes, m.d_x[:dense], 0)
-        for i in range(dense):
-            mixed, scale, found = m.views[view + m.active[i]], m.scale[first + m.active[i]], m.d_x[i]
-            for k in range(len(mixed)):
-                mixed[k] = found[k] * scale
-
-
-@jit
-def _write(address, w, p, m, first_row, first, last, seen, viewed, view, negligible):  # type: ignore[no-untyped-def]
+def _write(address, w, p, m, first_row, first, last, seen, viewed, view):  # type: ignore[no-untyped-def]
     """Beliefs, views and likelihoods of what is written: `first : last`, of which the first `viewed` have a view.
 
     Args:
@@ -282,17 +232,21 @@ def _write(address, w, p, m, first_row, first, last, seen, viewed, view, negligi
         multiply(address, y[count:], w.classes_t, m.unseen[unseen : unseen + rest], 0)
     for i in range(last - first):
         belief = m.seen[seen + i] if i < count else m.unseen[unseen + i - count]
-        others = _exponentials(belief, w.output_bias)
-        scale = 1 / (1 + others)
-        m.scale[first + i], m.doubt[first + i] = scale, others * scale
+        scale = _exponentials(belief, w.output_bias)
+        m.scale[first + i] = scale
         for q in range(p.query_offsets[first + i], p.query_offsets[first + i + 1]):
             m.likelihood[q] = belief[p.target[p.query_program[q]]] * scale
     if count:
-        _view(address, w, m, first_row, first, seen, count, view, negligible)
+        views = m.views[view : view + count]
+        multiply(address, m.seen[seen : seen + count], w.classes, views, 0)
+        for i in range(count):
+            scale = m.scale[first + i]
+            for j in range(views.shape[1]):
+                views[i, j] *= scale
 
 
 @jit
-def forward(address, w, p, m, epsilon, negligible):  # type: ignore[no-untyped-def]
+def forward(address, w, p, m, epsilon):  # type: ignore[no-untyped-def]
     """Run all steps; `m.result` is P(target) of each program."""
     rows = p.steps[-1]
     one, zero = m.mass.dtype.type(1), m.mass.dtype.type(0)
@@ -301,7 +255,7 @@ def forward(address, w, p, m, epsilon, negligible):  # type: ignore[no-untyped-d
         for i in range(p.literals):
             _hidden(w, m, i, i, True)
         _upper(address, w, m, 0, p.literals)
-        _write(address, w, p, m, 0, 0, p.literals, 0, p.viewed_literals, 1, negligible)
+        _write(address, w, p, m, 0, 0, p.literals, 0, p.viewed_literals, 1)
     row, view, seen = p.literals, 1 + p.viewed_literals, p.viewed_literals
     for t in range(len(p.steps) - 1):
         for r in range(p.steps[t], p.steps[t + 1]):
@@ -343,7 +297,7 @@ def forward(address, w, p, m, epsilon, negligible):  # type: ignore[no-untyped-d
                 _hidden(w, m, stated + i, p.condition_pair[first_condition + i], False)
             _upper(address, w, m, row, end)
         if last > first:
-            _write(address, w, p, m, row, p.literals + first, p.literals + last, seen, p.viewed[t], view, negligible)
+            _write(address, w, p, m, row, p.literals + first, p.literals + last, seen, p.viewed[t], view)
             view += p.viewed[t]
             seen += p.viewed[t]
         for i in range(last_condition - first_condition):

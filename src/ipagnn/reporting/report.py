@@ -123,7 +123,7 @@ def _run(run: RunRecord) -> Document:
         "seed": run.config.seed,
         "hidden": run.model.hidden,
         "learning_rate": run.config.optimizer.learning_rate,
-        "batch_size": run.config.data.batch_size,
+        "batch_size": max(run.config.batch_sizes),
         "settings": config,
         "cost": {
             "examples": examples,

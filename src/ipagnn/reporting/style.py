@@ -57,6 +57,7 @@ class LineLook:
 
 
 LOOKS: Final[dict[str, LineLook]] = {
+    "env-ipa-gnn": LineLook("#882255", "p", (0, (8, 1.5))),
     "ipa-gnn": LineLook(BLUE, "o", "-"),
     "trace-rnn": LineLook(BLACK, "s", (0, (1, 1))),
     "no-execute": LineLook(GREEN, "^", (0, (5, 1.5))),
@@ -67,16 +68,15 @@ LOOKS: Final[dict[str, LineLook]] = {
     "r-gat": LineLook(GREY, "*", (0, (1, 2))),
 }
 _OTHER_LOOKS: Final = (
-    LineLook("#882255", "p", (0, (8, 1.5))),
     LineLook("#332288", "h", (0, (3, 3))),
     LineLook("#999933", "<", (0, (8, 1.5, 1, 1.5))),
     LineLook("#661100", ">", (0, (5, 3, 1, 3))),
 )
-"""For models that are not the paper's, in the order in which they are drawn."""
+"""For models from outside the package, in the order in which they are drawn."""
 
 
 def line_looks(models: Iterable[str]) -> dict[str, LineLook]:
-    """How to draw each of some models; the paper's models always look the same."""
+    """How to draw each of some models; the models of the package always look the same."""
     names = list(dict.fromkeys(models))
     others = (name for name in names if name not in LOOKS)
     spare = {name: _OTHER_LOOKS[i % len(_OTHER_LOOKS)] for i, name in enumerate(others)}

@@ -44,7 +44,8 @@ def test_the_demo_trains_tests_and_tells_and_does_nothing_twice(run: Any, tmp_pa
     for model, title in (("ipa-gnn", "IPA-GNN"), ("line-rnn", "Line-by-Line RNN"), ("ggnn", "GGNN")):
         told = [json.loads((tmp_path / f"{model}-{seed}" / "evaluation.json").read_text()) for seed in (0, 1)]
         assert [summary["set"]["count"] for summary in told] == [len(SHORT) * FEW] * 2
-        own = [(RunFolder(tmp_path / f"{model}-{seed}").result() or {})["accuracy"] for seed in (0, 1)]
+        results = [RunFolder(tmp_path / f"{model}-{seed}").result() for seed in (0, 1)]
+        own = [result.accuracy for result in results if result is not None]
         row = cells(out, title)
         assert row[0] == f"{title}, 2 runs"
         assert row[1] == f"{50 * sum(own):.1f}"

@@ -76,7 +76,7 @@ def test_reading_by_parts(data: DataSet) -> None:
 
 def test_what_was_read_makes_batches(data: DataSet) -> None:
     for shard in data.shards():
-        assert len(collate(shard, "graph")) == len(shard)
+        assert len(collate(shard)) == len(shard)
 
 
 def test_pandas_reads_it(directory: Path, data: DataSet) -> None:

@@ -66,7 +66,7 @@ def test_collate_runs_in_the_background() -> None:
 
     def make(table: ProgramTable) -> Batch:
         names.append(threading.current_thread().name)
-        return collate(table, "graph")
+        return collate(table)
 
     with Stream(SAMPLER, 32, make) as stream:
         batch = next(stream)

@@ -177,7 +177,7 @@ def test_runs_that_differ_in_the_seed_alone_are_averaged_and_validation_chooses_
         [
             changed(a, 0.60, 0.80, seed=1),
             changed(a, 0.64, 0.82, seed=2, log_every=7, device="cpu"),
-            changed(a, 0.70, 0.75, rate=0.5),  # better on the test set, which may not choose
+            changed(a, 0.70, 0.75, learning_rate=0.5),  # better on the test set, which may not choose
             runs[1],  # measured on other programs than the paper's
         ]
     )
@@ -201,10 +201,10 @@ def test_runs_trained_with_enough_steps_have_a_row_of_their_own(runs: list[RunRe
         ("IPA-GNN", 0.60),
         ("IPA-GNN, enough steps", 0.70),
     ]
-    further = replace(changed(steps, 0.74, 0.72, rate=0.5), trained=0.9)  # fresh programs of training choose
+    further = replace(changed(steps, 0.74, 0.72, learning_rate=0.5), trained=0.9)  # fresh programs of training choose
     assert build_document([replace(steps, trained=0.8), further])["rows"][0]["full"]["ours"] == 0.74
     assert build_document([replace(steps, trained=0.95), further])["rows"][0]["full"]["ours"] == 0.70
-    assert replace(changed(steps, 0.7, 0.75, data="programs"), trained=0.99).selects == 0.75  # may have been seen
+    assert replace(changed(steps, 0.7, 0.75, source="programs"), trained=0.99).selects == 0.75  # may have been seen
     told = {"model": "ipa-gnn", "task": "full", "by_length": {}}
     drawn = curves(
         [told | {"overall": {"accuracy": x}, "variant": v} for x, v in ((0.6, ""), (0.7, "enough steps"))], "full"

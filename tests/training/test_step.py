@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ipagnn.models import MODELS, build_model
+from ipagnn.models import MODELS, ProgramModel, build_model
 from ipagnn.training import make_step, preset
 from ipagnn.training.sources import make_source
 from ipagnn.training.step import Tally
@@ -44,8 +44,11 @@ def test_metrics_are_those_before_the_update(name: str) -> None:
     table = make_source(config, None).table(0, 32)
     model = build_model(config.model, seed=3)
     batch = model.collate(table)
-    logits = model(batch).logits
-    expected = cross_entropy(logits, batch.target)
+    output = model(batch, record=model.learns_from)
+    expected, correct = model.loss(output, batch).mean(), model.correct(output, batch)
+    if type(model).loss is ProgramModel.loss:
+        torch.testing.assert_close(expected, cross_entropy(output.logits, batch.target))
+        assert torch.equal(correct, output.logits.argmax(1) == batch.target)
     expected.backward()
     norm = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm()
     step = make_step(build_model(config.model, seed=3), config, CPU)
@@ -53,7 +56,7 @@ def test_metrics_are_those_before_the_update(name: str) -> None:
     step(step.prepare(table))
     metrics = step.metrics()
     assert metrics.loss == pytest.approx(expected.item(), rel=1e-5)
-    assert metrics.accuracy == pytest.approx(float((logits.argmax(1) == batch.target).float().mean()))
+    assert metrics.accuracy == pytest.approx(float(correct.float().mean()))
     assert metrics.norm == pytest.approx(float(norm), rel=1e-4)
     assert any(not torch.equal(before[key], x) for key, x in step.weights().items())
 

@@ -294,7 +294,7 @@ def test_an_exploding_norm_stops(tiny: TrainConfig, tmp_path: Path) -> None:
 
 def test_a_run_that_skips_nearly_everything_is_given_up(tiny: TrainConfig, tmp_path: Path) -> None:
     hopeless = tiny.replace(norm_limit=1e-6, on_nan="skip", log_every=1, examples=100 * tiny.data.batch_size)
-    with pytest.raises(RunError, match=r"last 20 looks, up to step 20, .* lower rate"):
+    with pytest.raises(RunError, match=r"last 20 intervals, up to step 20, .* smaller optimizer.learning_rate"):
         train(hopeless, tmp_path / "r")
 
 
@@ -344,7 +344,7 @@ def test_another_data_set_under_a_run_stops_it(on_disk: TrainConfig, tmp_path: P
     train(on_disk, tmp_path / "r", time_limit=1e-3)
     for path in (tmp_path / "d").iterdir():
         path.unlink()
-    grammar, lengths = on_disk.model.grammar, Lengths.training(on_disk.length)
+    grammar, lengths = on_disk.model.grammar, Lengths.training(on_disk.data.length)
     generate(tmp_path / "d", "full", "train", 60, 1, lengths, grammar, shard_size=12, threads=1)
     with pytest.raises(RunError, match="has changed since it began"):
         train(on_disk, tmp_path / "r")

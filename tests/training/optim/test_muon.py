@@ -61,7 +61,7 @@ def test_kernels_take_orthogonal_steps_gate_by_gate_and_the_rest_those_of_adam(n
         parameter.grad = given[key].clone()
     adam.step()
     kernels = [key for key, x in before.items() if has_blocks(key, x.shape, H)]
-    assert set(KERNELS) <= set(kernels)
+    assert set(kernels) >= ({"values.layer"} if name == "env-ipa-gnn" else set(KERNELS))
     assert not any(key.startswith(("output.", "control.")) or key == "cell.embedding" for key in kernels)
     expected = dict(twin.named_parameters())
     for key, parameter in model.named_parameters():

@@ -53,7 +53,8 @@ def test_finished_trials_need_no_ray(trials: list[Trial], tmp_path: Path, monkey
     monkeypatch.setattr(MODULE, "_ray", without_ray)
     results = sweep(tmp_path, trials)
     assert [(r.run, r.state, r.step, r.steps) for r in results] == [(t.name, "finished", 12, 12) for t in trials]
-    scores = [RunFolder(tmp_path / trial.name).result()["accuracy"] for trial in trials]  # type: ignore[index]
+    found = [RunFolder(tmp_path / trial.name).result() for trial in trials]
+    scores = [result.accuracy for result in found if result is not None]
     assert [r.accuracy for r in results] == scores
     assert [r.selected for r in results] == [i == scores.index(max(scores)) for i in range(3)]
 

@@ -57,6 +57,7 @@ def settings(config: TrainConfig) -> dict[str, Any]:
         "no-execute": {"normalise": "normalise", "absorb": "absorbing_exit"},
         "ggnn": {},
         "r-gat": {"heads": "heads"},
+        "env-ipa-gnn": {"width": "width", "values": "values"},
     }[model.name]
     return {
         "model": model.name,

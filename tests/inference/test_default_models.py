@@ -63,7 +63,7 @@ OUTSIDE = {
 }  # fmt: skip
 
 pytestmark = pytest.mark.skipif(
-    "ipa-gnn-full" not in ipagnn.available_models(), reason="this installation comes without weights"
+    "env-ipa-gnn-full" not in ipagnn.available_models(), reason="this installation comes without weights"
 )
 
 

@@ -93,7 +93,7 @@ def test_an_empty_list_has_no_answers_and_a_bad_program_is_named() -> None:
 
 
 def test_every_program_gets_the_model_that_fits() -> None:
-    if not {"ipa-gnn-full", "ipa-gnn-partial"} <= set(ipagnn.available_models()):
+    if not {"env-ipa-gnn-full", "env-ipa-gnn-partial"} <= set(ipagnn.available_models()):
         pytest.skip("this installation comes without weights")
     sources = [MASKED, "v0 = 12\nv0 += 5", MASKED, "v0 = 1\nv0 += 1"]
     told = ipagnn.predict(sources)

@@ -132,20 +132,20 @@ def test_models_are_loaded_once_until_their_file_changes(weights: Path, tmp_path
 
 def test_no_fitting_model_in_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ipagnn.inference.loaded.available_models", list)
-    with pytest.raises(ValueError, match=r"no model ipa-gnn-full .*none comes with it.*--model.*--task full"):
+    with pytest.raises(ValueError, match=r"no model env-ipa-gnn-full .*none comes with it.*--model.*--task full"):
         predict(LOOP)
-    with pytest.raises(ValueError, match=r"no model ipa-gnn-partial"):
+    with pytest.raises(ValueError, match=r"no model env-ipa-gnn-partial"):
         predict(MASKED)
     with pytest.raises(ProgramError, match="line 1"):
         predict("print(1)")
 
 
 def test_the_packaged_models_fit_their_tasks() -> None:
-    if not {"ipa-gnn-full", "ipa-gnn-partial"} <= set(ipagnn.available_models()):
+    if not {"env-ipa-gnn-full", "env-ipa-gnn-partial"} <= set(ipagnn.available_models()):
         pytest.skip("this installation comes without weights")
     full = predict("v0 = 12\nv0 += 5")
-    assert (full.model, full.top(1)[0].value) == ("ipa-gnn-full", 17)
-    assert predict(MASKED).model == "ipa-gnn-partial"
+    assert (full.model, full.top(1)[0].value) == ("env-ipa-gnn-full", 17)
+    assert predict(MASKED).model == "env-ipa-gnn-partial"
 
 
 def test_the_package_in_one_line(model: ProgramModel) -> None:

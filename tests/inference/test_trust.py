@@ -102,7 +102,7 @@ def test_long_programs_are_a_warning_for_models_that_fail_on_them() -> None:
 def test_models_of_another_task() -> None:
     model = decided(0.5)
     model.task = "full"
-    with pytest.raises(ValueError, match=r"needs complete programs.*choose ipa-gnn-partial"):
+    with pytest.raises(ValueError, match=r"needs complete programs.*choose env-ipa-gnn-partial"):
         predict(MASKED, model)
     model.task = "partial"
     assert predict(MASKED, model).warnings == []

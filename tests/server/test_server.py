@@ -341,10 +341,13 @@ def test_names_of_models_are_short_and_differ(tmp_path: Path, weights: list[Path
         Offer([trace]).choose(None, "partial")
 
 
-def test_who_names_no_model_gets_the_ipa_gnn_of_the_package() -> None:
+def test_who_names_no_model_gets_the_environment_ipa_gnn_of_the_package() -> None:
     offer = Offer.packaged()
     assert set(offer.models) == set(available_models())
-    assert [offer.choose(None, task).name for task in ("full", "partial")] == ["ipa-gnn-full", "ipa-gnn-partial"]
+    assert [offer.choose(None, task).name for task in ("full", "partial")] == [
+        "env-ipa-gnn-full",
+        "env-ipa-gnn-partial",
+    ]
 
 
 def test_the_description_lists_all_answers(client: TestClient) -> None:

@@ -30,7 +30,8 @@ _MODEL = typer.Option(
 _BUDGET = typer.Option(
     help="Steps that the model may take: a multiple of T(x), the paper's number of steps, such as `2`; `static`, "
     "enough for the true trace by the loop counts in the text; or `trace`, what the trace itself has and two more. "
-    "[default: as the model is configured. ipa-gnn-full and ipa-gnn-partial take 3: T(x) counts two rounds for each "
+    "[default: the environment IPA-GNN is run over its tables, without a bound; other models take the steps that they "
+    "are configured with. ipa-gnn-full and ipa-gnn-partial take 3 times T(x): T(x) counts two rounds for each "
     "loop, so longer loops do not end within it. With 3 times as many steps, 95% of programs of 10 lines are right "
     "instead of 75%]",
     show_default=False,

@@ -18,7 +18,7 @@ PRUNE: Final = 1e-4
 """Pointer mass below this is then not followed."""
 _KEPT_MODELS: Final = 8
 
-DEFAULT_MODELS: Final[dict[Task, str]] = {"full": "ipa-gnn-full", "partial": "ipa-gnn-partial"}
+DEFAULT_MODELS: Final[dict[Task, str]] = {"full": "env-ipa-gnn-full", "partial": "env-ipa-gnn-partial"}
 """The models in the package that answer where none is named."""
 
 ModelLike = str | Path | ProgramModel

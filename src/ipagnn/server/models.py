@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipagnn.inference.explain import explain_program
-from ipagnn.inference.loaded import LoadedModel, load_cached
+from ipagnn.inference.loaded import DEFAULT_MODELS, LoadedModel, load_cached
 from ipagnn.languages.arithmetic import Task, parse
 from ipagnn.models import available_models
 from ipagnn.models.files import MODEL_FILE
@@ -38,9 +38,9 @@ class Offer:
 
     @staticmethod
     def packaged() -> "Offer":
-        """All that come with the package, the IPA-GNNs first: who names none gets those."""
-        names = sorted(available_models(), key=lambda name: not name.startswith("ipa-gnn"))
-        return Offer(names)
+        """All that come with the package: first those that answer where none is named, then the IPA-GNNs to compare."""
+        first = set(DEFAULT_MODELS.values())
+        return Offer(sorted(available_models(), key=lambda name: (name not in first, not name.startswith("ipa-gnn"))))
 
     def warm_up(self) -> None:
         """Load and compile what the first request would otherwise wait for."""

@@ -1,0 +1,317 @@
+"""What makes the environment IPA-GNN work: one run per row, each with one change.
+
+    python experiments/environment.py runs/environment [--only untied,clamped] [--threads 1]
+    python experiments/environment.py runs/environment --table
+
+The full model is the preset `environment`; seeds are rows too. A row trains in a folder of its own, which a second call
+resumes or reads. The table has, for each row, the wrong facts of the learned semantics, the accuracy on withheld
+programs of 10 lines, and where the model can be tabulated that on D_test.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Final
+
+import torch
+from torch import Tensor, nn
+
+from ipagnn.data.contract import Batch
+from ipagnn.data.graphs import Graphs
+from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
+from ipagnn.languages.arithmetic.tables import differences, fact_counts
+from ipagnn.languages.arithmetic.vocabulary import VARIABLE
+from ipagnn.models import load_model, register
+from ipagnn.models.env_ipa_gnn import EnvIPAGNN
+from ipagnn.nn.values.classes import Classes
+from ipagnn.ops.pointer.environment import EnvironmentPlan
+from ipagnn.training import TrainConfig, train
+from ipagnn.training.presets import preset
+
+
+class TorchClasses(Classes):
+    """Classes whose parts may be changed: the compiled execution has the arithmetic of `Classes` and is not used."""
+
+    def follow_target(self, plan: EnvironmentPlan, target: Tensor, epsilon: float) -> Tensor | None:
+        """See `Values.follow_target`."""
+        return None
+
+
+class UntiedClasses(TorchClasses):
+    """An output layer of its own in place of the embedding of values."""
+
+    def __init__(self, modulus: int, hidden: int, width: int, generator: torch.Generator) -> None:
+        super().__init__(modulus, hidden, width, generator)
+        bound = hidden**-0.5
+        self.untied = nn.Parameter(torch.empty(hidden, modulus).uniform_(-bound, bound, generator=generator))
+        del self.project, self.project_bias
+
+    def _belief(self, z: Tensor) -> Tensor:
+        return torch.addmm(self.output_bias, z, self.untied).softmax(dim=-1)
+
+
+class Vectors(TorchClasses):
+    """A slot holds any vector; only the target is compared with the embedding of values, at the exit."""
+
+    axes: ClassVar[tuple[str, ...]] = ("unit",)
+
+    def known(self, value: Tensor) -> Tensor:
+        """See `Values.known`."""
+        return self.embedding[value]
+
+    def probabilities(self, belief: Tensor) -> Tensor:
+        """See `Values.probabilities`."""
+        scale = self.embedding.shape[1] ** 0.5
+        return torch.addmm(self.output_bias, scale * belief, self.embedding[: self.modulus].T).softmax(dim=-1)
+
+    def likeliest(self, belief: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Values.likeliest`."""
+        return super().likeliest(self.probabilities(belief))
+
+    def likelihood(self, belief: Tensor, target: Tensor) -> Tensor:
+        """See `Values.likelihood`."""
+        return super().likelihood(self.probabilities(belief), target)
+
+    def view(self, belief: Tensor) -> Tensor:
+        """The vector itself."""
+        return belief
+
+    def _belief(self, z: Tensor) -> Tensor:
+        return torch.addmm(self.project_bias, z, self.project)
+
+
+class LSTMVectors(Vectors):
+    """A slot holds the memory and output of an LSTM cell, which reads the statement."""
+
+    def __init__(self, modulus: int, hidden: int, width: int, generator: torch.Generator) -> None:
+        super().__init__(modulus, hidden, width, generator)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**31, (1,), generator=generator)))
+            self.cell = nn.LSTMCell(2 * width, width)
+            self.operations = nn.Embedding(len(self.offset_operation), width)
+            self.decide = nn.Linear(2 * width, 2)
+        for name in ("read", "gate_operation", "gate_operand", "offset_operation", "offset_operand", "offset_bias"):
+            delattr(self, name)
+        for name in ("layer", "layer_bias", "project", "project_bias", "branch", "branch_bias"):
+            delattr(self, name)
+
+    def known(self, value: Tensor) -> Tensor:
+        """Memory and output are 0."""
+        return self.embedding.new_zeros(len(value), 2 * self.embedding.shape[1])
+
+    def probabilities(self, belief: Tensor) -> Tensor:
+        """See `Values.probabilities`."""
+        return super().probabilities(belief[:, self.embedding.shape[1] :])
+
+    def literal(self, operand: Tensor) -> Tensor:
+        """See `Values.literal`."""
+        return self.statement(torch.full_like(operand, 3), operand, self.known(operand))
+
+    def statement(self, operation: Tensor, operand: Tensor, view: Tensor) -> Tensor:
+        """See `Values.statement`."""
+        memory, output = view.chunk(2, dim=1)
+        read = torch.cat([self.operations(operation), self.embedding[operand]], dim=1)
+        output, memory = self.cell(read, (output.contiguous(), memory.contiguous()))
+        return torch.cat([memory, output], dim=1)
+
+    def condition(self, operation: Tensor, operand: Tensor, view: Tensor) -> Tensor:
+        """See `Values.condition`."""
+        return self.decide(self.statement(operation, operand, view))  # type: ignore[no-any-return]
+
+
+class _Variant(EnvIPAGNN):
+    """The environment IPA-GNN with other values."""
+
+    values_class: ClassVar[type[Classes]] = Classes
+
+    def build(self, generator: torch.Generator) -> None:
+        """See `ProgramModel.build`."""
+        super().build(generator)
+        config = self.config
+        self.values = self.values_class(config.grammar.modulus, config.hidden, config.width, generator)
+
+
+@register
+class Untied(_Variant):
+    """Untied output layer."""
+
+    name: ClassVar[str] = "env-untied"
+    values_class: ClassVar[type[Classes]] = UntiedClasses
+
+
+@register
+class WithoutBeliefs(_Variant):
+    """Slots without beliefs."""
+
+    name: ClassVar[str] = "env-vectors"
+    can_tabulate: ClassVar[bool] = False
+    values_class: ClassVar[type[Classes]] = Vectors
+
+
+@register
+class LSTMSlots(_Variant):
+    """An LSTM cell per slot."""
+
+    name: ClassVar[str] = "env-lstm"
+    can_tabulate: ClassVar[bool] = False
+    values_class: ClassVar[type[Classes]] = LSTMVectors
+
+    @classmethod
+    def weight_shape(cls, config: EnvIPAGNN.Config) -> tuple[str, tuple[int, ...]]:  # type: ignore[override]
+        """See `ProgramModel.weight_shape`."""
+        return "values.operations.weight", (35, config.width)
+
+
+@register
+class OneSlot(EnvIPAGNN):
+    """Beliefs without slots: all variables share one."""
+
+    name: ClassVar[str] = "env-one-slot"
+    can_tabulate: ClassVar[bool] = False
+
+    def _run(self, batch: Batch, graphs: Graphs, record: frozenset[str], all_nodes: bool) -> dict[str, Tensor]:
+        tokens = batch.node_tokens.clone()
+        tokens[:, 2] = tokens[:, 2].clamp(max=VARIABLE)
+        return super()._run(replace(batch, node_tokens=tokens), graphs, record, all_nodes)
+
+
+@register
+class Clamped(EnvIPAGNN):
+    """Likelihood clamped at 1e-9."""
+
+    name: ClassVar[str] = "env-clamped"
+
+    def loss(self, output: object, batch: Batch) -> Tensor:  # type: ignore[override]
+        """-log max(P(target), 1e-9). [program]"""
+        return super().loss(output, batch).clamp_max(20.723265)  # type: ignore[arg-type]
+
+
+@register
+class DividedByMass(EnvIPAGNN):
+    """Likelihood divided by the mass that arrived."""
+
+    name: ClassVar[str] = "env-divided"
+
+    def _run(self, batch: Batch, graphs: Graphs, record: frozenset[str], all_nodes: bool) -> dict[str, Tensor]:
+        found = super()._run(batch, graphs, record - {"likelihood"}, all_nodes)
+        if "likelihood" in record:
+            probability = found["probability"]
+            arrived = probability.sum(dim=1).clamp_min(1e-30)
+            found["likelihood"] = probability.gather(1, batch.target[:, None]).squeeze(1) / arrived
+        return found
+
+
+Change = Callable[[TrainConfig], TrainConfig]
+
+
+def named(model: str) -> Change:
+    """The model of that name, with the same options."""
+
+    def change(config: TrainConfig) -> TrainConfig:
+        return preset("environment", model).replace(stages=config.stages, seed=config.seed)
+
+    return change
+
+
+def seeded(seed: int) -> Change:
+    """Another seed."""
+    return lambda config: config.replace(seed=seed)
+
+
+def up_to(length: int) -> Change:
+    """No stage with longer programs."""
+    return lambda config: config.replace(stages=tuple(each for each in config.stages if each.length <= length))
+
+
+def at_once(lengths: str) -> Change:
+    """All lengths from the start: as many steps as the stages have together, at the rates of the first two."""
+
+    def change(config: TrainConfig) -> TrainConfig:
+        first, second, last = config.stages[0], config.stages[1], config.stages[-1]
+        steps = sum(each.steps for each in config.stages[1:]) + 1_500
+        rates = {"learning_rate": first.learning_rate, "final_learning_rate": second.final_learning_rate}
+        return config.replace(stages=(replace(last, lengths=lengths, steps=steps, until=0.0, **rates),))
+
+    return change
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table."""
+
+    title: str
+    change: Change
+
+
+ROWS: Final[dict[str, Row]] = {
+    **{f"seed-{seed}": Row(f"the full model, seed {seed}", seeded(seed)) for seed in range(5)},
+    "untied": Row("untied output layer", named("env-untied")),
+    "clamped": Row("likelihood clamped at 1e-9", named("env-clamped")),
+    "vectors": Row("slots without beliefs", named("env-vectors")),
+    "one-slot": Row("beliefs without slots: one for all variables", named("env-one-slot")),
+    "lstm": Row("an LSTM cell per slot", named("env-lstm")),
+    "divided": Row("likelihood divided by the mass that arrived", named("env-divided")),
+    "at-once": Row("no rising lengths: 2 to 10 lines from the start", at_once("uniform")),
+    "paper-lengths": Row("the paper's training lengths from the start", at_once("paper")),
+    **{f"up-to-{length}": Row(f"at most {length} lines in training", up_to(length)) for length in (3, 4, 6)},
+}
+
+
+def run_row(name: str, folder: Path, threads: int, time_limit: float | None) -> None:
+    """Train a row, and write `row.json` beside its result."""
+    config = ROWS[name].change(preset("environment"))
+    result = train(config.replace(threads=threads), folder / name, time_limit=time_limit)
+    if result.state != "finished":
+        print(f"{name}: stopped after {result.step} steps", flush=True)
+        return
+    model = load_model(folder / name)
+    found: dict[str, object] = {
+        "title": ROWS[name].title,
+        "programs": result.examples,
+        "seconds": round(result.seconds),
+        "withheld": result.accuracy,
+    }
+    if model.can_tabulate:
+        tables = model.tabulate()
+        found["wrong"] = len(differences(tables))
+        found["facts"] = sum(fact_counts(model.config.grammar).values())
+        found["d_test"] = evaluate_on_test_set(model, build_test_recipe("full"))["overall"]["accuracy"]
+    (folder / name / "row.json").write_text(json.dumps(found, indent=2), "utf-8")
+    print(f"{name}: {json.dumps(found)}", flush=True)
+
+
+def table(folder: Path) -> str:
+    """The rows that have been run, as Markdown."""
+    titles = ("row", "wrong facts", "D_test, full", "withheld, 10 lines", "programs, million", "seconds")
+    lines = [f"| {' | '.join(titles)} |", "|---|" + "---:|" * 5]
+    for name in ROWS:
+        path = folder / name / "row.json"
+        if not path.is_file():
+            continue
+        row = json.loads(path.read_text("utf-8"))
+        wrong = f"{row['wrong']:,}" if "wrong" in row else "–"
+        d_test = f"{row['d_test']:.2%}" if "d_test" in row else "–"
+        cells = (row["title"], wrong, d_test, f"{row['withheld']:.1%}", f"{row['programs'] / 1e6:.1f}", row["seconds"])
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """See the top of this file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default=",".join(ROWS), help=f"Rows: {', '.join(ROWS)}.")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=None, help="Most seconds for training a row.")
+    parser.add_argument("--table", action="store_true", help="Print the table of what has been run, and stop.")
+    options = parser.parse_args()
+    if not options.table:
+        for name in options.only.split(","):
+            run_row(name, options.folder, options.threads, options.seconds)
+    print(table(options.folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -66,7 +66,9 @@ def test_the_last_hundredth_of_training_speaks(
     run: Path, tmp_path: Path, lines: list[tuple[int, float]], told: float | None
 ) -> None:
     shutil.copytree(run, tmp_path / "run")
-    metrics = [{"kind": "train", "step": examples, "examples": examples, "accuracy": accuracy} for examples, accuracy in lines]
+    metrics = [
+        {"kind": "train", "step": examples, "examples": examples, "accuracy": accuracy} for examples, accuracy in lines
+    ]
     metrics.append({"kind": "validation", "step": 10_000, "examples": 10_000, "accuracy": 0.3})
     (tmp_path / "run" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in metrics))
     assert read_run(tmp_path / "run").trained == pytest.approx(told)

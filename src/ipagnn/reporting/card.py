@@ -49,8 +49,9 @@ def model_card(
         f"{'drawn as training went' if config.data.source == 'stream' else 'from a fixed data set'}, seed {config.seed}"
         f"{', beside those of the weights it began with' if config.init_from else ''}. "
         "One program in 64 is withheld from all training.",
-        f"- **Training**: {describe_settings(config)}; batch {max(config.batch_sizes):,}, {run.result['step']:,} steps, "
-        f"{duration(run.result['seconds'])} on {hardware}. Settings and metrics: `records/{record}`.",
+        f"- **Training**: {describe_settings(config)}; batch {max(config.batch_sizes):,}, "
+        f"{run.result['step']:,} steps, {duration(run.result['seconds'])} on {hardware}. "
+        f"Settings and metrics: `records/{record}`.",
         f"- **Accuracy on withheld programs** of {config.data.length} lines, which selected the weights: "
         f"{percent(run.result['accuracy'])}% of {config.run.validation_count:,}.",
         f"- {_LONGER}: {_overall(run, evaluation)}.",

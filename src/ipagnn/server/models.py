@@ -40,7 +40,8 @@ class Offer:
     def packaged() -> "Offer":
         """All that come with the package: first those that answer where none is named, then the IPA-GNNs to compare."""
         first = set(DEFAULT_MODELS.values())
-        return Offer(sorted(available_models(), key=lambda name: (name not in first, not name.startswith("ipa-gnn"))))
+        names = sorted(available_models(), key=lambda name: (name not in first, not name.startswith("ipa-gnn")))
+        return Offer(names)
 
     def warm_up(self) -> None:
         """Load and compile what the first request would otherwise wait for."""

@@ -201,7 +201,9 @@ def peak_memory(source: str) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.parametrize("kind", ["text", "tokens", "plain"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("text", marks=pytest.mark.slow), pytest.param("tokens", marks=pytest.mark.slow), "plain"]
+)
 def test_small_files_cannot_take_much_memory(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "bomb.parquet"
     columns: dict[str, Any] = {

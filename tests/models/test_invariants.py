@@ -63,9 +63,10 @@ def test_batch_mates_and_their_order_change_nothing(make: Make, name: str) -> No
 @pytest.mark.parametrize(("name", "task"), [(name, task) for name in sorted(MODELS) for task in MODELS[name].tasks])
 def test_every_parameter_is_finite_used_and_gets_a_gradient(make: Make, name: str, task: str) -> None:
     model = make(name, **({"heads": 2} if name == "r-gat" else {}))
-    batch = model.collate(Sampler(task=task, seed=9).table(0, 64))  # type: ignore[arg-type]
+    count = 8 if task == "partial" and model.can_tabulate else 64  # it runs a masked program 27 times
+    batch = model.collate(Sampler(task=task, seed=9).table(0, count))  # type: ignore[arg-type]
     output = model(batch)
-    assert output.logits.shape == (64, 1000)
+    assert output.logits.shape == (count, 1000)
     torch.nn.functional.cross_entropy(output.logits, batch.target).backward()
     for key, parameter in model.named_parameters():
         if (name, task, key) == ("env-ipa-gnn", "full", "mask_weights"):  # nothing is masked

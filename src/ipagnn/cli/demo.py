@@ -23,7 +23,7 @@ LENGTHS: Final = (10, 15, 20, 30)
 COUNT: Final = 250
 COMPARED: Final = ("ipa-gnn-full", "ggnn-full")
 """Packaged models that the environment IPA-GNN is compared with."""
-PAPER_COUNT: Final = 20
+PAPER_COUNT: Final = 5
 """Programs of the paper's language at each of its test lengths; few, as the packaged models take long on a CPU."""
 
 

@@ -55,6 +55,6 @@ __all__ = [
     "train",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 import_lazily(__name__)

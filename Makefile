@@ -7,6 +7,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 p
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 DEMO := out/demo
+# Tests share the cores: a process for each, up to four, with one torch thread.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -20,10 +22,10 @@ demo: .venv/ready  ## train the environment IPA-GNN on programs of up to 10 line
 	$(BIN)/ipagnn demo $(DEMO)
 
 test: .venv/ready .venv/chromium  ## run the tests, without the slow ones
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-all: .venv/ready-all .venv/chromium  ## run all tests; installs the other implementations they compare with
-	$(BIN)/python -m pytest -m ""
+	$(PYTEST) -m ""
 
 lint: .venv/ready docs  ## check style, types and the direction of imports, and build the documentation
 	$(BIN)/ruff check .

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from ipagnn.languages.arithmetic import parse
+import ipagnn
+from ipagnn.languages.arithmetic import execute, parse
 from ipagnn.languages.arithmetic.card import EXAMPLES, FORMS, Example, Form, help_text, markdown
 from ipagnn.languages.arithmetic.membership import outside_grammar
+from ipagnn.models import available_models, load_model
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -24,7 +26,20 @@ def test_every_form_can_be_typed(form: Form) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_examples_are_programs_of_the_training_language(example: Example) -> None:
-    assert outside_grammar(parse(example.source)) == []
+    if example.model is None:
+        assert outside_grammar(parse(example.source)) == []
+    elif example.model in available_models():
+        grammar = load_model(example.model).config.grammar
+        assert outside_grammar(parse(example.source, grammar.condition_modulus), grammar) == []
+
+
+@pytest.mark.parametrize("example", [each for each in EXAMPLES if each.compare], ids=lambda example: example.name)
+def test_where_two_models_are_compared_one_of_them_is_wrong(example: Example) -> None:
+    if example.compare not in available_models():
+        pytest.skip("this installation comes without weights")
+    assert "wrong" in example.about
+    assert ipagnn.predict(example.source, example.model).value == execute(parse(example.source))[0]
+    assert ipagnn.predict(example.source, example.compare).value != execute(parse(example.source))[0]
 
 
 def test_readme_has_the_card() -> None:

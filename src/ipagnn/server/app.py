@@ -32,6 +32,7 @@ _PAGE: Final = {
     "/editor.js": ("editor.js", "text/javascript; charset=utf-8"),
     "/graph.js": ("graph.js", "text/javascript; charset=utf-8"),
     "/heatmap.js": ("heatmap.js", "text/javascript; charset=utf-8"),
+    "/help.js": ("help.js", "text/javascript; charset=utf-8"),
     "/panel.js": ("panel.js", "text/javascript; charset=utf-8"),
     "/results.js": ("results.js", "text/javascript; charset=utf-8"),
     "/values.js": ("values.js", "text/javascript; charset=utf-8"),
@@ -137,11 +138,15 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
         ]
 
     @app.get("/api/language")
-    async def language() -> schema.LanguageAnswer:
-        """What may be typed, with examples."""
+    async def language(
+        model: Annotated[str | None, Query(description="Whose language; by default the first model's.")] = None,
+    ) -> schema.LanguageAnswer:
+        """What may be typed, with examples for the models that are offered."""
+        shown = [each for each in card.EXAMPLES if each.model is None or each.model in offer.models]
+        examples = [each if each.compare in offer.models else each._replace(compare=None) for each in shown]
         return schema.LanguageAnswer(
-            forms=[schema.FormAnswer(**form._asdict()) for form in card.FORMS],
-            examples=[schema.ExampleAnswer(**example._asdict()) for example in card.EXAMPLES],
+            forms=[schema.FormAnswer(**form._asdict()) for form in card.forms(offer.choose(model, "full").grammar)],
+            examples=[schema.ExampleAnswer(**example._asdict()) for example in examples],
         )
 
     @app.get("/api/health")

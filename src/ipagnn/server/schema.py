@@ -168,6 +168,9 @@ class ExampleAnswer(BaseModel):
 
     name: str
     source: str
+    about: str = Field(description="What there is to see; parts in backquotes are code.")
+    model: str | None = Field(description="The model that it is for; null for the usual one.")
+    compare: str | None = Field(description="A second model that is worth seeing beside it.")
 
 
 class LanguageAnswer(BaseModel):

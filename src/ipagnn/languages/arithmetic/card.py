@@ -22,12 +22,18 @@ class Example(NamedTuple):
     """A program to begin with.
 
     Attributes:
-        name: What it shows.
+        name: What it shows, in a few words.
         source: The program.
+        about: What there is to see, in one or two sentences.
+        model: The model in the package that it is for; None for the usual one.
+        compare: A second model in the package that is worth seeing beside it.
     """
 
     name: str
     source: str
+    about: str
+    model: str | None = None
+    compare: str | None = None
 
 
 FORMS: Final = (
@@ -63,14 +69,36 @@ def forms(grammar: Grammar = PAPER) -> tuple[Form, ...]:
 
 
 EXAMPLES: Final = (
-    Example("a condition", "v0 = 18\nif v0 % 10 > 5:\n  v0 *= 2\nelse:\n  v0 -= 4\nv0 += 1"),
-    Example("a loop", "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2"),
+    Example(
+        "a condition",
+        "v0 = 18\nif v0 % 10 > 5:\n  v0 *= 2\nelse:\n  v0 -= 4\nv0 += 1",
+        "The instruction pointer goes to one of the two branches, as the model decides.",
+    ),
+    Example(
+        "a loop",
+        "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2",
+        "The pointer comes back to line 3 until v1 is 0.",
+    ),
     Example(
         "a loop in a loop",
         "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v2 = 4\n  while v2 > 0:\n    v2 -= 1\n    v0 += 2",
+        "The paper's IPA-GNN gets this wrong. It decides the inner `while` rightly, but does not count the outer loop: in "
+        "its state the inner counter takes the place of the outer one.",
+        compare="ipa-gnn-full",
     ),
-    Example("an unknown line", "v0 = 3\n[MASK]\nv0 *= 2"),
+    Example(
+        "loops three deep",
+        "v0 = 1\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v2 = 4\n  while v2 > 0:\n    v2 -= 1\n    v3 = 5\n    while v3 > 0:"
+        "\n      v3 -= 1\n      v0 *= 3",
+        "The environment IPA-GNN goes on until the pointer is at the exit. It was trained on programs of at most 10 lines.",
+    ),
+    Example(
+        "an unknown line",
+        "v0 = 3\n[MASK]\nv0 *= 2",
+        "The answer is a distribution: every statement that may stand in line 2 is equally likely.",
+    ),
 )
+"""Examples for help pages and the page. Those of a model that is not offered are left out."""
 
 
 def help_text() -> str:

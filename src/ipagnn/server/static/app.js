@@ -1,26 +1,21 @@
 // The page: editor on the left, what models did on the right. Its state is the text, two model names and the step.
 
 import { Editor } from "./editor.js";
+import { exampleButtons, languageRows, prose } from "./help.js";
 import { Panel } from "./panel.js";
 import { html } from "./svg.js";
 
 const WAIT = 250; // milliseconds after the last key before a model is asked
 const PLAY_SECONDS = 8;
-const EXAMPLE = `v0 = 535
-v2 = 4
-while v2 > 0:
-  v2 -= 1
-  if v0 % 10 < 6:
-    v0 += 6
-    v0 += 1
-if v0 % 10 < 4:
-  v0 *= 8
-else:
-  v0 += 4`;
+const PAPER = "paper"; // the choice of the paper's model, whichever of its files fits the program
+const PAPER_ARCHITECTURE = "ipa-gnn";
 
 const get = (id) => document.getElementById(id);
 const [model, compare, slider, play] = ["model", "compare", "step", "play"].map(get);
-const editor = new Editor(get("editor"), () => later());
+const editor = new Editor(get("editor"), () => {
+  tellAbout("");
+  later();
+});
 const tip = {
   show(event, parts) {
     const box = get("tip");
@@ -36,6 +31,7 @@ const tip = {
   },
 };
 
+let models = [];
 let panels = [];
 let timer = 0;
 let playing = 0;
@@ -75,7 +71,13 @@ async function run() {
   request = new AbortController();
   const { signal } = request;
   const source = editor.value;
-  const names = [model.value || null, ...(compare.value ? [compare.value] : [])];
+  remember();
+  if (!editor.programLines.length) {
+    clear("empty");
+    return;
+  }
+  const second = compare.value === PAPER ? paperModel() : compare.value;
+  const names = [model.value || null, ...(second ? [second] : [])];
   document.body.dataset.state = "running";
   say("Running…");
   const began = performance.now();
@@ -85,7 +87,6 @@ async function run() {
     );
     if (signal.aborted) return;
     show(answers);
-    remember();
     say(`Answered in ${Math.round(performance.now() - began).toLocaleString("en")} ms.`);
     document.body.dataset.state = "ready";
   } catch (error) {
@@ -96,17 +97,33 @@ async function run() {
 
 function fail(error) {
   const problem = error.problem ?? { detail: "The server does not answer; is it still running?" };
+  clear("failed");
   editor.showError(problem.line ? problem : null);
   get("error").textContent = problem.detail;
   get("error").hidden = false;
+}
+
+// Nothing stays of the program that was there before.
+function clear(state) {
   stop();
+  tip.hide();
   say("");
-  document.body.dataset.state = "failed";
+  panels = [];
+  get("panels").replaceChildren();
+  get("here").textContent = get("step-label").textContent = "";
+  slider.value = slider.max = 0;
+  slider.disabled = play.disabled = true;
+  slider.removeAttribute("aria-valuetext");
+  editor.showError(null);
+  editor.showPointer(new Map());
+  get("error").hidden = true;
+  get("invitation").hidden = state !== "empty";
+  document.body.dataset.state = state;
 }
 
 function show(answers) {
   editor.showError(null);
-  get("error").hidden = true;
+  get("error").hidden = get("invitation").hidden = true;
   stop();
   panels = answers.map((told) => new Panel(told, tip, goTo));
   get("panels").replaceChildren(...panels.map((panel) => panel.element));
@@ -159,11 +176,10 @@ function remember() {
 
 function recall() {
   const parts = new URLSearchParams(location.hash.slice(1));
-  for (const [select, name] of [[model, "model"], [compare, "compare"]]) {
-    select.value = parts.get(name) ?? "";
-    if (select.selectedIndex < 0) select.value = "";
-  }
-  editor.value = parts.get("program") ?? (editor.value || EXAMPLE);
+  model.value = parts.get("model") ?? "";
+  if (model.selectedIndex < 0) model.value = "";
+  compareWith(parts.get("compare") ?? "");
+  editor.value = parts.get("program") ?? editor.value;
 }
 
 async function share() {
@@ -173,6 +189,45 @@ async function share() {
     say("The link is in the clipboard; the address of this page is the same.");
   } catch {
     say("The address of this page is the link; copy it from there.");
+  }
+}
+
+// The model of the paper that was trained for programs such as this one; empty if none is offered.
+function paperModel() {
+  const papers = models.filter((one) => one.architecture === PAPER_ARCHITECTURE);
+  const task = editor.isMasked ? "partial" : "full";
+  return (papers.find((one) => one.task === task) ?? papers[0])?.name ?? "";
+}
+
+function compareWith(name) {
+  compare.value = name;
+  if (compare.selectedIndex < 0) compare.value = "";
+  get("paper").setAttribute("aria-pressed", compare.value === PAPER);
+}
+
+function choose(example) {
+  model.value = example.model ?? "";
+  compareWith(example.compare ?? "");
+  editor.value = example.source;
+  tellAbout(example.about);
+  run();
+}
+
+function tellAbout(text) {
+  get("about").replaceChildren(...prose(text));
+  get("about").hidden = !text;
+}
+
+async function help() {
+  try {
+    const name = model.value || panels[0]?.told.model;
+    const { forms } = await ask(`api/language${name ? `?${new URLSearchParams({ model: name })}` : ""}`);
+    const modulus = models.find((one) => one.name === name)?.modulus;
+    get("modulus").textContent = modulus ? `, modulo ${modulus.toLocaleString("en")}` : "";
+    get("forms").replaceChildren(...languageRows(forms));
+    get("card").showModal();
+  } catch (error) {
+    fail(error);
   }
 }
 
@@ -188,18 +243,33 @@ async function sample() {
 }
 
 async function begin() {
-  let models;
+  let examples;
   try {
-    models = await ask("api/models");
+    [models, { examples }] = await Promise.all([ask("api/models"), ask("api/language")]);
   } catch (error) {
     fail(error);
     return;
   }
   const option = (value, text) => html("option", { value }, text);
-  const named = (one) => option(one.name, `${one.name} (${one.architecture}, ${one.task})`);
+  // Names of the package begin with what the model is; those of runs say nothing.
+  const named = (one) => option(one.name, one.name.startsWith(one.architecture) ? one.name : `${one.name} (${one.architecture}, ${one.task})`);
   model.append(option("", "whichever fits"), ...models.map(named));
   compare.append(option("", "nothing"), ...models.map(named));
-  for (const select of [model, compare]) select.addEventListener("change", run);
+  if (models.some((one) => one.architecture === PAPER_ARCHITECTURE)) {
+    compare.children[0].after(option(PAPER, "the paper’s IPA-GNN"));
+    get("paper").hidden = false;
+  }
+  get("examples").append(...exampleButtons(examples, choose));
+  model.addEventListener("change", run);
+  compare.addEventListener("change", () => {
+    compareWith(compare.value);
+    run();
+  });
+  get("paper").addEventListener("click", () => {
+    compareWith(compare.value === PAPER ? "" : PAPER);
+    run();
+  });
+  for (const button of ["help", "invited"]) get(button).addEventListener("click", help);
   slider.addEventListener("input", () => {
     stop();
     goTo(Number(slider.value));
@@ -216,8 +286,12 @@ async function begin() {
       goTo(Number(slider.value));
     }, 150);
   });
-  recall();
-  run();
+  if (location.hash.includes("program=")) {
+    recall();
+    run();
+  } else {
+    choose(examples.find((one) => one.compare) ?? examples[0]); // two models that differ, if there are such
+  }
 }
 
 begin();

@@ -21,6 +21,7 @@ export class Editor {
     this.backdrop.setAttribute("aria-hidden", "true");
     this.area = html("textarea", { spellcheck: false, wrap: "off", autocapitalize: "off", autocomplete: "off" });
     this.area.setAttribute("aria-label", "Program");
+    this.area.placeholder = "v0 = 7\nv0 += 3";
     this.area.setAttribute("aria-describedby", "error");
     root.append(this.gutter, html("div", { className: "page" }, this.backdrop, this.area));
     this.area.addEventListener("input", () => this.#edited());
@@ -49,6 +50,10 @@ export class Editor {
   // The lines of the text that are lines of the program: comments and blank ones are not.
   get programLines() {
     return this.lines.flatMap((line, i) => (line.split("#")[0].trim() ? [i] : []));
+  }
+
+  get isMasked() {
+    return this.lines.some((line) => MASKED.test(line));
   }
 
   // Mask a line, or show again what it said. One line at a time can be masked.

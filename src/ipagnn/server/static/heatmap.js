@@ -51,6 +51,12 @@ export class HeatMap {
     }
   }
 
+  // The first and the last step between two places across.
+  stepsBetween(left, right) {
+    const last = this.told.pointer.length - 1;
+    return [Math.ceil(left / this.cell), Math.min(last, Math.floor(right / this.cell) - 1)];
+  }
+
   // The step and node under the mouse; no node on lines without one.
   find(event) {
     const box = this.element.getBoundingClientRect();

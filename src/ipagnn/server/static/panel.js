@@ -16,8 +16,10 @@ export class Panel {
     this.element.append(html("h3", {}, told.model, " ", html("small", {}, told.steps === null ? "" : `${told.steps.toLocaleString("en")} steps`)));
     this.pictures = html("div", { className: "pictures" });
     this.values = told.beliefs && new Values(told, goTo);
-    const steps = html("div", { className: "steps" }, this.pictures, ...(this.values ? [this.values.element] : []));
-    this.element.append(verdict(told), trust(told), steps, results(told));
+    this.wider = html("p", { className: "wider hint", hidden: true });
+    const drawn = html("div", { className: "drawn" }, this.pictures, this.wider);
+    const steps = html("div", { className: "steps" }, drawn, ...(this.values ? [this.values.element] : []));
+    this.element.append(verdict(told), trust(told), results(told), steps);
   }
 
   get last() {
@@ -35,6 +37,7 @@ export class Panel {
       this.pictures.append(box);
       this.map = new HeatMap(this.told, Math.max(120, this.pictures.clientWidth - this.graph.width - 6));
       box.append(this.map.element);
+      box.addEventListener("scroll", () => this.#tellWidth());
       this.map.element.addEventListener("click", (event) => this.goTo(this.map.find(event).step));
       this.map.element.addEventListener("mousemove", (event) => this.#tell(event, this.map.find(event)));
       box.addEventListener("keydown", (event) => {
@@ -50,6 +53,18 @@ export class Panel {
       else this.#tell(event, { step: this.step, node: Number(node) });
     });
     this.pictures.addEventListener("mouseleave", () => this.tip.hide());
+    this.#tellWidth();
+  }
+
+  // Says which steps are to be seen where there is no room for all.
+  #tellWidth() {
+    const box = this.map?.element.parentElement;
+    const hidden = box && box.scrollWidth > box.clientWidth;
+    this.wider.hidden = !hidden;
+    box?.classList.toggle("goes-on", hidden && box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+    if (!hidden) return;
+    const [first, last] = this.map.stepsBetween(box.scrollLeft, box.scrollLeft + box.clientWidth);
+    this.wider.textContent = `Steps ${first} to ${last} of ${this.last} are shown; the heat map scrolls sideways.`;
   }
 
   show(step) {

@@ -2,8 +2,6 @@
 
 import { html, percent } from "./svg.js";
 
-const SMALLEST_SCALE = 0.1;
-
 export function results(told) {
   return html("div", { className: "results" }, bars(told), notes(told));
 }
@@ -45,13 +43,11 @@ function bars(told) {
   if (told.true_value !== null && !seen.has(told.true_value)) {
     rows.push({ value: told.true_value, probability: told.true_probability, exact: 0 });
   }
-  // Drawn larger where all are small: of the fillings' results, even the likeliest may have few per cent.
-  const most = Math.max(SMALLEST_SCALE, ...rows.flatMap((one) => [one.probability, one.exact]));
   const head = html("tr", {}, html("th", { scope: "col" }, "result"), html("th", { scope: "col" }, "model"));
   if (told.exact) head.append(html("th", { scope: "col" }, "exact, over all fillings"));
   const body = rows.map((one) => {
-    const row = html("tr", {}, html("th", { scope: "row" }, one.value), html("td", {}, bar(one.probability, most, "said")));
-    if (told.exact) row.append(html("td", {}, bar(one.exact, most, "exact")));
+    const row = html("tr", {}, html("th", { scope: "row" }, one.value), html("td", {}, bar(one.probability, "said")));
+    if (told.exact) row.append(html("td", {}, bar(one.exact, "exact")));
     if (one.value === told.true_value) {
       row.className = "truth";
       row.firstChild.append(" ", html("small", {}, "true"));
@@ -61,9 +57,10 @@ function bars(told) {
   return html("table", { className: "bars" }, html("thead", {}, head), html("tbody", {}, ...body));
 }
 
-function bar(share, most, kind) {
+// All bars, of whichever panel, model and program, are drawn on one scale: the track is 100%.
+function bar(share, kind) {
   const fill = html("span", { className: `fill ${kind}` });
-  fill.style.width = `${(100 * share) / most}%`;
+  fill.style.width = `${100 * share}%`;
   return html("span", { className: "bar" }, html("span", { className: "track" }, fill), html("span", {}, percent(share)));
 }
 

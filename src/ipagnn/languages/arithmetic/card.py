@@ -82,15 +82,15 @@ EXAMPLES: Final = (
     Example(
         "a loop in a loop",
         "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v2 = 4\n  while v2 > 0:\n    v2 -= 1\n    v0 += 2",
-        "The paper's IPA-GNN gets this wrong. It decides the inner `while` rightly, but does not count the outer loop: in "
-        "its state the inner counter takes the place of the outer one.",
+        "The paper's IPA-GNN gets this wrong. It decides the inner `while` rightly, but does not count the outer loop: "
+        "in its state the inner counter takes the place of the outer one.",
         compare="ipa-gnn-full",
     ),
     Example(
         "loops three deep",
-        "v0 = 1\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v2 = 4\n  while v2 > 0:\n    v2 -= 1\n    v3 = 5\n    while v3 > 0:"
-        "\n      v3 -= 1\n      v0 *= 3",
-        "The environment IPA-GNN goes on until the pointer is at the exit. It was trained on programs of at most 10 lines.",
+        "v0 = 1\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v2 = 4\n  while v2 > 0:\n    v2 -= 1\n    v3 = 5\n"
+        "    while v3 > 0:\n      v3 -= 1\n      v0 *= 3",
+        "The environment IPA-GNN goes on until the pointer is at the exit. It was trained on at most 10 lines.",
     ),
     Example(
         "an unknown line",

@@ -12,21 +12,26 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from ipagnn.data.contract import Batch
 from ipagnn.data.graphs import Graphs
 from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
 from ipagnn.languages.arithmetic.tables import differences, fact_counts
-from ipagnn.languages.arithmetic.vocabulary import VARIABLE
+from ipagnn.languages.arithmetic.vocabulary import ASSIGN, NUMBER, OPERATION, VARIABLE, VARIABLES
 from ipagnn.models import load_model, register
 from ipagnn.models.env_ipa_gnn import EnvIPAGNN
+from ipagnn.nn.environment import SMALLEST_MASS
 from ipagnn.nn.values.classes import Classes
-from ipagnn.ops.pointer.environment import EnvironmentPlan
+from ipagnn.ops.pointer.environment import WRITES, EnvironmentPlan
+from ipagnn.ops.pointer.equations import divide
+from ipagnn.ops.pointer.rows import plan_departures, plan_rows
 from ipagnn.training import TrainConfig, train
 from ipagnn.training.presets import preset
 
@@ -203,6 +208,111 @@ class DividedByMass(EnvIPAGNN):
         return found
 
 
+class _Rows(EnvIPAGNN):
+    """The same equations in plain torch with all slots in every row, so that statements may address and write others.
+
+    Attributes:
+        conditions_write: Conditions replace the belief that they read, as statements do.
+    """
+
+    conditions_write: ClassVar[bool] = False
+
+    def _addresses(self, variable: Tensor) -> Tensor:
+        """How much each row reads and writes of each slot. [row, slot]"""
+        return one_hot(variable, VARIABLES).to(self.mask_weights.dtype)
+
+    def _run(self, batch: Batch, graphs: Graphs, record: frozenset[str], all_nodes: bool) -> dict[str, Tensor]:
+        values, target = self.values, batch.target if record == {"likelihood"} else None
+        rows = graphs.plan(plan_rows)
+        departures = graphs.plan(plan_departures)
+        tokens = batch.node_tokens[rows.node].long()
+        operation, variable, operand = tokens[:, 1] - OPERATION, tokens[:, 2] - VARIABLE, tokens[:, 3] - NUMBER
+        address = self._addresses(variable)
+        writes, decides = torch.from_numpy(WRITES)[operation], rows.edges[:, 1]
+        assigns = operation == ASSIGN - OPERATION
+
+        def score(belief: Tensor, program: Tensor) -> Tensor:
+            if target is None:
+                return values.probabilities(belief)
+            return values.likelihood(belief, target[program])[:, None]
+
+        slots, first = address.shape[1], rows.step_offsets[1] if len(rows) else 0
+        known = values.known(torch.zeros(first, dtype=torch.long))
+        views = values.view(known)[:, None].expand(-1, slots, -1)  # what each slot holds, and the scores of that
+        scores = score(known, rows.graph[:first].long())[:, None].expand(-1, slots, -1)
+        mass = torch.ones_like(scores[:, 0, 0])
+        out = self._addresses(torch.zeros(1, dtype=torch.long))
+        total = scores.new_zeros(len(batch), scores.shape[2])
+        for t, (first, last) in enumerate(pairwise(rows.step_offsets)):
+            here, program = slice(first, last), rows.graph[first:last].long()
+            share = address[here]
+            read = torch.einsum("rs,rsd->rd", share, views)
+            literal, chosen = assigns[here].nonzero()[:, 0], decides[here].nonzero()[:, 0]
+            written = (writes[here] & ~assigns[here]) | (decides[here] & self.conditions_write)
+            changed = written.nonzero()[:, 0]
+            at = torch.cat([literal, changed])
+            if len(at):  # equation 3
+                new = values.statement(operation[here][changed], operand[here][changed], read[changed])
+                new = torch.cat([values.literal(operand[here][literal]), new])
+                portion = share[at][:, :, None]
+                views = views.index_put((at,), views[at] + portion * (values.view(new)[:, None] - views[at]))
+                found = score(new, program[at])[:, None]
+                scores = scores.index_put((at,), scores[at] + portion * (found - scores[at]))
+            b = torch.eye(1, 2, dtype=mass.dtype).expand(last - first, 2)
+            if len(chosen):  # equation 4
+                logits = values.condition(operation[here][chosen], operand[here][chosen], read[chosen])
+                b = b.index_put((chosen,), logits.softmax(dim=1))
+            edges = (mass[:, None] * b).flatten()
+            for arrivals, is_exit in ((departures.to_exits, True), (departures.to_rows, False)):
+                which = slice(arrivals.step_offsets[t], arrivals.step_offsets[t + 1])
+                code = arrivals.code[which] - 2 * first
+                weight, source = edges[code], code // 2
+                if is_exit:
+                    brought = torch.einsum("s,rsc->rc", out[0], scores[source])
+                    total = total.index_add(0, arrivals.target[which], weight[:, None] * brought)
+                elif t + 2 < len(rows.step_offsets):
+                    place, count = arrivals.target[which] - last, rows.step_offsets[t + 2] - last
+                    arrived = mass.new_zeros(count).index_add(0, place, weight)  # equation 6
+                    views, scores = (  # equation 5
+                        divide(
+                            x.new_zeros(count, *x.shape[1:]).index_add(0, place, weight[:, None, None] * x[source]),
+                            arrived,
+                            SMALLEST_MASS,
+                        )
+                        for x in (views, scores)
+                    )
+                    mass = arrived
+        return {"probability": total} if target is None else {"likelihood": total.squeeze(1)}
+
+
+@register
+class LearnedAddresses(_Rows):
+    """Learned instead of given addressing: attention over slots from an embedding of the variable's name."""
+
+    name: ClassVar[str] = "env-learned-addresses"
+    can_tabulate: ClassVar[bool] = False
+
+    def build(self, generator: torch.Generator) -> None:
+        """See `ProgramModel.build`."""
+        super().build(generator)
+        count, width = VARIABLES, self.config.width
+        self.names = nn.Parameter(torch.empty(count, width).normal_(0, 1, generator=generator))
+        self.slots = nn.Parameter(torch.empty(count, width).normal_(0, 1, generator=generator))
+
+    def _addresses(self, variable: Tensor) -> Tensor:
+        attention = (self.names @ self.slots.T) * self.config.width**-0.5
+        return attention.softmax(dim=1)[variable]
+
+
+@register
+class ConditionsWrite(_Rows):
+    """Conditions may write: they replace the belief that they read, and must learn to leave it as it is."""
+
+    name: ClassVar[str] = "env-conditions-write"
+    can_tabulate: ClassVar[bool] = False
+    conditions_write: ClassVar[bool] = True
+
+
 Change = Callable[[TrainConfig], TrainConfig]
 
 
@@ -221,8 +331,15 @@ def seeded(seed: int) -> Change:
 
 
 def up_to(length: int) -> Change:
-    """No stage with longer programs."""
-    return lambda config: config.replace(stages=tuple(each for each in config.stages if each.length <= length))
+    """No longer programs: longer stages are left out, but if that leaves a stage shorter, one has this length."""
+
+    def change(config: TrainConfig) -> TrainConfig:
+        kept = tuple(each for each in config.stages if each.length <= length)
+        if kept[-1].length < length:
+            kept += (replace(config.stages[len(kept)], length=length),)
+        return config.replace(stages=kept)
+
+    return change
 
 
 def at_once(lengths: str) -> Change:
@@ -251,11 +368,13 @@ ROWS: Final[dict[str, Row]] = {
     "clamped": Row("likelihood clamped at 1e-9", named("env-clamped")),
     "vectors": Row("slots without beliefs", named("env-vectors")),
     "one-slot": Row("beliefs without slots: one for all variables", named("env-one-slot")),
+    "learned-addresses": Row("learned instead of given addressing", named("env-learned-addresses")),
+    "conditions-write": Row("conditions may write", named("env-conditions-write")),
     "lstm": Row("an LSTM cell per slot", named("env-lstm")),
     "divided": Row("likelihood divided by the mass that arrived", named("env-divided")),
     "at-once": Row("no rising lengths: 2 to 10 lines from the start", at_once("uniform")),
     "paper-lengths": Row("the paper's training lengths from the start", at_once("paper")),
-    **{f"up-to-{length}": Row(f"at most {length} lines in training", up_to(length)) for length in (3, 4, 6)},
+    **{f"up-to-{length}": Row(f"at most {length} lines in training", up_to(length)) for length in (3, 4, 6, 8)},
 }
 
 

@@ -13,7 +13,7 @@ import torch
 
 from ipagnn._common.toml import to_toml
 from ipagnn.training import RunFolder, TrainConfig, train
-from ipagnn.training.processes import choose_device, join_processes
+from ipagnn.training.processes import arithmetic, choose_device, join_processes
 from ipagnn.training.runs.checkpoint import Checkpoint
 
 
@@ -103,3 +103,13 @@ def test_a_device_that_is_not_there_is_named(tiny: TrainConfig, monkeypatch: pyt
     assert choose_device(tiny.replace(device="cuda:0"), 1) == torch.device("cuda:0")
     with pytest.raises(ValueError, match="cuda:0 to cuda:1"):
         choose_device(tiny.replace(device="cuda:2"))
+
+
+def test_numbers_that_are_not_normal_count_as_zero_while_training(tiny: TrainConfig) -> None:
+    small = torch.tensor(1e-40)
+    with arithmetic(tiny):
+        assert small.mul(1.0).item() == 0
+        with arithmetic(tiny):
+            pass
+        assert small.mul(1.0).item() == 0
+    assert small.mul(1.0).item() > 0

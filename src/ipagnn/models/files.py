@@ -1,5 +1,6 @@
 """Models on disk: safetensors, with all that is needed to rebuild the model in the metadata. Nothing is unpickled."""
 
+import hashlib
 import json
 import math
 import os
@@ -120,6 +121,19 @@ def count_parameters(path: Path) -> int:
     """Numbers in the weights of a file. Only its header is read."""
     with safe_open(path, framework="pt") as file:
         return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+
+
+def hash_weights(path: Path) -> str:
+    """A hash (SHA-256) of the names, shapes and values in a file of weights, whatever else its header says.
+
+    Values count as float32, as they are computed with.
+    """
+    found = hashlib.sha256()
+    with _opened(path) as file:
+        for name in sorted(file.keys()):
+            tensor = file.get_tensor(name).float().contiguous()
+            found.update(f"{name}{tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
+    return found.hexdigest()
 
 
 def save_model(

@@ -1,7 +1,7 @@
 """The folder of a run: what is written where, and how a run that was stopped is found again. Nothing is overwritten.
 
 - `config.toml`: the resolved settings;
-- `run.json`: every start, with command, commit, versions and hardware; what the data is;
+- `run.json`: every start, with command, commit, versions and hardware; what the data is; the weights it started from;
 - `metrics.jsonl`: a line for every look at the metrics and every validation; `events.*`: the same for TensorBoard;
 - `checkpoints/`: `last.safetensors` to go on from, `best.safetensors` as selected by validation;
 - `model.safetensors` (`MODEL_FILE`), at the end: the selected weights, for `load_model`;
@@ -24,6 +24,7 @@ from ipagnn.training.config import RESUMABLE_FIELDS, TrainConfig, differing
 from ipagnn.training.legacy import upgrade_settings
 from ipagnn.training.runs.checkpoint import Checkpoint, Position
 from ipagnn.training.runs.files import RunError, unwritable, write_whole
+from ipagnn.training.runs.origin import Origin, find_origin
 
 CONFIG: Final = "config.toml"
 RUN: Final = "run.json"
@@ -66,10 +67,12 @@ class RunRecord:
     Attributes:
         data: Fingerprint of the data.
         starts: About every start: command, commit, versions, hardware.
+        init_from: The weights that the run started from; None if it drew new ones.
     """
 
     data: str
     starts: list[dict[str, Any]]
+    init_from: Origin | None = None
 
 
 class RunFolder:
@@ -166,6 +169,23 @@ class RunFolder:
                     f"{self.path} holds a run with other settings: its {', its '.join(differences)}. Choose another "
                     "folder, or the settings of that run; without any settings it goes on as it is."
                 )
+        self._check_origin(config)
+
+    def _check_origin(self, config: TrainConfig) -> None:
+        """Refuse weights to start from that are not those of the first start."""
+        recorded = self.record().init_from if (self.path / RUN).is_file() else None
+        if recorded is None:
+            return
+        try:
+            found = find_origin(config)
+        except FileNotFoundError:  # a checkpoint needs them no more
+            return
+        if found is None or found.weights != recorded.weights:
+            of = f" (record {recorded.record})" if recorded.record else ""
+            raise RunError(
+                f"The run {self.path} started from other weights than init_from, {config.init_from!r}, names now: those"
+                f" with the hash {recorded.weights[:12]}…{of}. Put these weights back, or begin a new run."
+            )
 
     def begin(self, config: TrainConfig, start: dict[str, Any], data: str) -> None:
         """Fill the new folder, or note that its run goes on.
@@ -182,7 +202,8 @@ class RunFolder:
             write_whole(self.path / CONFIG, to_toml(config.to_dict()).encode())
         (self.path / CHECKPOINTS).mkdir(exist_ok=True)
         path = self.path / RUN
-        record: dict[str, Any] = {"data": data, "starts": []}
+        origin = None if path.is_file() else find_origin(config)
+        record: dict[str, Any] = {"data": data, "starts": [], "init_from": origin and asdict(origin)}
         if path.is_file():
             record = asdict(self.record())
         if record["data"] != data:

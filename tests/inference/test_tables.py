@@ -52,7 +52,7 @@ def test_a_budget_brings_back_the_soft_pointer() -> None:
     unbounded, bounded = predict(LOOP, model), predict(LOOP, model, budget="paper")
     assert unbounded.steps is None
     assert bounded.steps == model.collate([parse(LOOP)]).steps[0]
-    assert not LoadedModel("x", model, bounded=True).runs_on_tables
+    assert LoadedModel("x", model, bounded=True).runs_on is None
 
 
 def test_a_program_that_never_ends_is_reported(lookup: Make) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from ipagnn.cli.summary_text import print_summary
-from ipagnn.cli.terminal import output, progress
+from ipagnn.cli.terminal import DIGITS, output, progress
 
 if TYPE_CHECKING:
     from ipagnn.evaluation import Summary
@@ -56,9 +56,10 @@ def evaluate(
             help="Steps that a model may take: `paper` is T(x), a number such as `2` a multiple of it; `static`, "
             "enough for the true trace by the loop counts in the text; or `trace`, what the trace itself has and two "
             "more. "
-            "[default: none for a model that can be tabulated; else as it is configured, usually T(x)]"
+            "[default: none for a model that runs over tables or automata; else as it is configured, usually T(x)]"
         ),
     ] = None,
+    digits: Annotated[int | None, DIGITS] = None,
     device: Annotated[str, _DEVICE] = "auto",
     save: Annotated[
         bool, typer.Option("--save", help="Keep the numbers as `evaluation.json` in the run folder, for `report`.")
@@ -83,9 +84,12 @@ def evaluate(
     """
     from ipagnn.models import find_model_file
 
-    changes = _changes(prune, budget)
-    if save and budget is not None:
-        raise ValueError("--save keeps what a model does with its own steps; with --budget, send --json to a file.")
+    changes = _changes(prune, budget, digits)
+    if save and (budget is not None or digits is not None):
+        raise ValueError(
+            "--save keeps what a model does with its own steps and digits; with --budget or --digits, send --json to a "
+            "file."
+        )
     for i, name in enumerate(weights):
         found = find_model_file(name)
         if save and found.run is None:
@@ -314,26 +318,28 @@ def _on_programs(
     return {"weights": weights.name} | summarise(evaluation) | {"set": used | {"first_skipped": file.first_skipped}}
 
 
-def _changes(prune: float | None, budget: str | None) -> dict[str, Any]:
-    """How steps are to be taken otherwise than the models would."""
+def _changes(prune: float | None, budget: str | None, digits: int | None) -> dict[str, Any]:
+    """How models are to run otherwise than they would."""
     from ipagnn.data import StepBudget
 
     changes: dict[str, Any] = {} if prune is None else {"prune": prune}
     if budget is not None:
         changes["budget"] = StepBudget.of(budget)
+    if digits is not None:
+        changes["digits"] = digits
     return changes
 
 
 def _load(weights: "ModelFile", changes: dict[str, Any]) -> "tuple[ProgramModel, dict[str, Any]]":
-    """A model with its step budget changed, and what to evaluate it with."""
+    """A model with its step budget or digits changed, and what to evaluate it with."""
     asked = dict(changes)
-    prune = asked.pop("prune", 0.0)
-    return weights.load(**asked), {"prune": prune, "tables": _tables(changes)}
-
-
-def _tables(changes: dict[str, Any]) -> bool | None:
-    """Whether a model runs over its tables: not where how it takes its steps was asked for."""
-    return False if changes else None
+    prune, digits = asked.pop("prune", 0.0), asked.pop("digits", None)
+    takes_steps = bool(changes.keys() - {"digits"})  # how it takes them was asked for, so that it does
+    model = weights.load(**asked)
+    return (
+        model if digits is None else model.with_digits(digits),
+        {"prune": prune, "tables": False if takes_steps else None},
+    )
 
 
 def _device(name: str) -> str:

@@ -54,7 +54,7 @@ def print_prediction(console: Console, prediction: Prediction, count: int) -> No
         sentence = truth_sentence(prediction).removesuffix(".")
         told = f"{sentence[0].upper()}{sentence[1:]}"
     if prediction.true_value is not None:
-        told += f"; the model gives it {prediction.probabilities[prediction.true_value]:.1%}"
+        told += f"; the model gives it {prediction.probability(prediction.true_value):.1%}"
     console.print(f"{told}.", soft_wrap=True, markup=False)
     console.print(f"Trust: {prediction.trust}.", soft_wrap=True, markup=False)
     for warning in prediction.warnings:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from ipagnn.cli.sources import Source, read_sources
-from ipagnn.cli.terminal import EXIT_BAD_INPUT, output
+from ipagnn.cli.terminal import DIGITS, EXIT_BAD_INPUT, output
 
 if TYPE_CHECKING:
     from ipagnn.inference.explain import Explanation
@@ -30,10 +30,10 @@ _MODEL = typer.Option(
 _BUDGET = typer.Option(
     help="Steps that the model may take: a multiple of T(x), the paper's number of steps, such as `2`; `static`, "
     "enough for the true trace by the loop counts in the text; or `trace`, what the trace itself has and two more. "
-    "[default: the environment IPA-GNN is run over its tables, without a bound; other models take the steps that they "
-    "are configured with. ipa-gnn-full and ipa-gnn-partial take 3 times T(x): T(x) counts two rounds for each "
-    "loop, so longer loops do not end within it. With 3 times as many steps, 95% of programs of 10 lines are right "
-    "instead of 75%]",
+    "[default: the environment IPA-GNN is run over its tables or automata, without a bound; other models take the "
+    "steps that they are configured with. ipa-gnn-full and ipa-gnn-partial take 3 times T(x): T(x) counts two rounds "
+    "for each loop, so longer loops do not end within it. With 3 times as many steps, 95% of programs of 10 lines are "
+    "right instead of 75%]",
     show_default=False,
 )
 _FORMATS = (".svg", ".pdf", ".png")
@@ -47,6 +47,7 @@ def predict(
     model: Annotated[str | None, _MODEL] = None,
     top: Annotated[int, _TOP] = 5,
     budget: Annotated[str | None, _BUDGET] = None,
+    digits: Annotated[int | None, DIGITS] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Also draw it: .svg, .pdf or .png; for one program.", show_default=False)
     ] = None,
@@ -85,7 +86,7 @@ def predict(
             console.print(f"{plot} holds the plot", soft_wrap=True, markup=False)
 
     def answer(texts: Sequence[str]) -> "list[Prediction]":
-        answers = run(texts, model, budget=budget)
+        answers = run(texts, model, budget=budget, digits=digits)
         if plot is not None:
             _draw(answers, plot)
         return answers
@@ -98,6 +99,7 @@ def explain(
     model: Annotated[str | None, _MODEL] = None,
     top: Annotated[int, _TOP] = 5,
     budget: Annotated[str | None, _BUDGET] = None,
+    digits: Annotated[int | None, DIGITS] = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -123,7 +125,7 @@ def explain(
     def show(console: Console, explanation: "Explanation") -> None:
         print_explanation(console, explanation, top)
 
-    _answer_all(files, model, as_json, top, lambda texts: run(texts, model, budget=budget), show)
+    _answer_all(files, model, as_json, top, lambda texts: run(texts, model, budget=budget, digits=digits), show)
 
 
 def models(

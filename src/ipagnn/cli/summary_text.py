@@ -45,7 +45,7 @@ def _print_details(console: Console, summary: "Summary") -> None:
     console.print(f"target among the k likeliest: {top}")
     console.print(f"calibration error {summary['calibration']['ece']:.3f}")
     if not summary.get("bounded", True):
-        console.print("run over the model's tables, with a hard pointer and without a bound on steps")
+        console.print("run over what the model has learned of each statement: hard pointer, no bound on steps")
     if "trace" in summary:
         fits, exceeds = summary["trace"]["fits"], summary["trace"]["exceeds"]
         console.print(f"true trace fits the steps given: {_share(fits)}; does not: {_share(exceeds)}")

@@ -19,6 +19,14 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """What shells report for a program that died of writing to a closed pipe."""
 
+DIGITS = typer.Option(
+    min=1,
+    max=18,
+    help="Digits that variables have: results are modulo 10 to the power of this. For models whose values are digits. "
+    "[default: the model's own]",
+    show_default=False,
+)
+
 _WIDE = 10_000  # columns where nobody looks: lines are then never broken
 
 

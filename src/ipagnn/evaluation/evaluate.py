@@ -20,7 +20,7 @@ from ipagnn.data.collate import TRACE_LIMIT, graphs_of
 from ipagnn.data.contract import Batch
 from ipagnn.evaluation.pointer import PointerMetrics, measure_pointer
 from ipagnn.evaluation.results import Evaluation
-from ipagnn.evaluation.tables import TableRunner
+from ipagnn.evaluation.tables import UnboundedRunner
 from ipagnn.languages.arithmetic._compiled.trace import loop_depths, trace_nodes
 from ipagnn.languages.arithmetic.program import ProgramTable, Task
 from ipagnn.languages.arithmetic.vocabulary import MASK
@@ -56,8 +56,7 @@ def evaluate(
 ) -> Evaluation:
     """Let a model predict every program of a set.
 
-    A model that can be tabulated runs over its tables, with a hard pointer and no bound on steps, unless `tables` is
-    False.
+    A model that can runs over tables or automata, with a hard pointer and no bound on steps, unless `tables` is False.
 
     In any other, a model with a pointer skips mass below `STREAMING` on the CPU, which keeps memory small; on a GPU it
     skips none. Ask for `execution="reference"` to have every node of every step computed.
@@ -68,8 +67,8 @@ def evaluate(
         batch_bytes: About how much memory a batch may take; by default 256 MB on the CPU, a quarter of what is free on
             a GPU. A program too large for it makes a batch alone.
         device: Where to run; by default where the model is.
-        pointer: Also measure what the instruction pointer did, if the model has one and does not run over tables.
-        tables: Whether the model runs over its tables; by default it does if it can be tabulated.
+        pointer: Also measure what the instruction pointer did, if the model has one and takes steps.
+        tables: Whether the model runs over tables or automata; by default it does if it can.
         execution, prune: As in `model(batch, execution=..., prune=...)`.
         progress: Called with how far it has come: the number of programs, times the share of the work that is done.
 
@@ -78,9 +77,9 @@ def evaluate(
     """
     if device is not None:
         model = model.to(device)
-    runner: _Runner | TableRunner
-    if model.runs_on_tables if tables is None else tables:
-        runner = TableRunner(model)
+    runner: _Runner | UnboundedRunner
+    if model.runs_on is not None if tables is None else tables:
+        runner = UnboundedRunner(model)
     else:
         device = next(model.parameters()).device
         runner = _Runner(model, device, batch_bytes, pointer=pointer, execution=execution, prune=prune)

@@ -28,8 +28,8 @@ class Evaluation:
         trace_length: Statements of the true trace; -1 where it is unknown, as for partial programs. int64 [program]
         loop_depth: Loops within loops on the true trace: 0 if it comes to none. -1 where it is unknown. int64 [program]
         pointer: What the instruction pointer did; None if it was not asked for or the model has none.
-        bounded: Whether the model had a number of steps. If not, it ran to the end over its tables, and the confidence
-            is the probability that all steps of the run go as they did.
+        bounded: Whether the model had a number of steps. If not, it ran to the end over tables or automata, and the
+            confidence is the probability that all steps of the run go as they did: over automata 1.
     """
 
     model: str

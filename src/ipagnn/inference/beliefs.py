@@ -12,8 +12,7 @@ import torch
 from ipagnn.inference.loaded import LoadedModel
 from ipagnn.languages.arithmetic import ControlFlowGraph, Program, trace
 from ipagnn.languages.arithmetic.interpreter import trace_values
-from ipagnn.languages.arithmetic.program import ProgramTable
-from ipagnn.languages.arithmetic.table_run import TableStep, fillings_of, walk_tables
+from ipagnn.languages.arithmetic.table_run import TableStep
 from ipagnn.languages.arithmetic.vocabulary import MASK, MAX_VARIABLES, VARIABLE, VARIABLES, variable_of
 
 FILLED_STEPS: Final = 300
@@ -36,7 +35,7 @@ class Beliefs:
     Attributes:
         variables: The variables that the program mentions: k of vk.
         lines: Where control is after each step, counted from 0; -1 at the exit. int32 [step + 1]
-        values: The likeliest value of each variable. int32 [step + 1, variable]
+        values: The likeliest value of each variable. int64 [step + 1, variable]
         probabilities: Its probability. Where control is hard, what the model gave it when it was written.
             float32 [step + 1, variable]
         true_lines: As `lines`, of the true trace; None for a program with masked lines. int32 [step + 1]
@@ -46,7 +45,7 @@ class Beliefs:
 
     variables: list[int]
     lines: npt.NDArray[np.int32] = field(repr=False)
-    values: npt.NDArray[np.int32] = field(repr=False)
+    values: npt.NDArray[np.int64] = field(repr=False)
     probabilities: Floats = field(repr=False)
     true_lines: npt.NDArray[np.int32] | None = field(repr=False)
     true_values: npt.NDArray[np.int64] | None = field(repr=False)
@@ -80,8 +79,8 @@ class Beliefs:
         }
 
 
-class TableWalk(NamedTuple):
-    """What a model does on a program, over its tables.
+class Walk(NamedTuple):
+    """What a model does on a program, over its tables or automata.
 
     Attributes:
         pointer: Weight of the fillings whose control is at each node; 1 at one node for a complete program.
@@ -97,21 +96,21 @@ class TableWalk(NamedTuple):
     beliefs: Beliefs
 
 
-def walk(program: Program, graph: ControlFlowGraph, chosen: LoadedModel, limit: int) -> TableWalk:
-    """Follow a program over the tables of a model, step by step.
+def walk(program: Program, graph: ControlFlowGraph, chosen: LoadedModel, limit: int) -> Walk:
+    """Follow a program over the tables or automata of a model, step by step.
 
     Args:
         program: The program; with masked lines it is followed for each filling of them.
         graph: Its control flow graph.
-        chosen: A model that runs over its tables.
+        chosen: A model that runs over one of them.
         limit: Steps to keep; with masked lines `FILLED_STEPS` at most.
     """
-    tables = chosen.tabulated.tables_for(ProgramTable.from_programs([program]))
+    assert chosen.unbounded is not None
     most = min(limit, FILLED_STEPS) if program.is_partial else limit
     runs, weights = [], []
     ended = True
-    for filled, weight in fillings_of(tables, program, MOST_FILLINGS):
-        steps = list(islice(walk_tables(tables, filled), most + 1))
+    for filled, weight, run in chosen.unbounded.walks(program, MOST_FILLINGS):
+        steps = list(islice(run, most + 1))
         ended = ended and len(steps) <= most
         runs.append(_spell(steps[:most], filled, len(steps) <= most))
         weights.append(weight)
@@ -134,7 +133,7 @@ def walk(program: Program, graph: ControlFlowGraph, chosen: LoadedModel, limit: 
     named = _variables(program)
     likeliest, probabilities = _mix(values[:, :, named], sure[:, :, named], weight_of)
     beliefs = _beside_truth(program, chosen, named, _likely_lines(pointer, graph), likeliest, probabilities)
-    return TableWalk(pointer.astype(np.float32), branch.astype(np.float32), ended, beliefs)
+    return Walk(pointer.astype(np.float32), branch.astype(np.float32), ended, beliefs)
 
 
 def recorded_beliefs(program: Program, graph: ControlFlowGraph, chosen: LoadedModel, limit: int) -> Beliefs | None:
@@ -154,16 +153,14 @@ def recorded_beliefs(program: Program, graph: ControlFlowGraph, chosen: LoadedMo
     mixed = torch.einsum("tn,tnvy->tvy", pointer, beliefs) / pointer.sum(dim=1)[:, None, None].clamp_min(1e-30)
     probabilities, values = mixed.max(dim=2)
     lines = _likely_lines(pointer.float().cpu().numpy(), graph)
-    return _beside_truth(
-        *(program, chosen, named, lines, values.int().cpu().numpy(), probabilities.float().cpu().numpy())
-    )
+    return _beside_truth(*(program, chosen, named, lines, values.cpu().numpy(), probabilities.float().cpu().numpy()))
 
 
 class _Steps(NamedTuple):
-    """A run over tables, before the first step and after each; `holds` is the probability of the true branch."""
+    """A run, before the first step and after each; `holds` is the probability of the true branch."""
 
     lines: npt.NDArray[np.int32]
-    values: npt.NDArray[np.int32]
+    values: npt.NDArray[np.int64]
     probabilities: Floats
     holds: Floats
 
@@ -171,7 +168,7 @@ class _Steps(NamedTuple):
 def _spell(steps: list[TableStep], program: Program, ended: bool) -> _Steps:
     tokens = program.line_tokens
     length = len(steps)
-    values = np.zeros((length + 1, VARIABLES), np.int32)
+    values = np.zeros((length + 1, VARIABLES), np.int64)
     sure = np.ones((length + 1, VARIABLES), np.float32)
     lines, holds = np.full(length + 1, _EXIT, np.int32), np.full(length + 1, np.nan, np.float32)
     for t, step in enumerate(steps):
@@ -192,12 +189,12 @@ def _padded(run: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
 
 
 def _mix(
-    values: npt.NDArray[np.int32], sure: Floats, weights: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.int32], Floats]:
+    values: npt.NDArray[np.int64], sure: Floats, weights: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.int64], Floats]:
     """The likeliest value of each variable at each step over all fillings, and its probability."""
     if len(values) == 1:
         return values[0], sure[0]
-    likeliest, probability = np.empty(values.shape[1:], np.int32), np.empty(values.shape[1:], np.float32)
+    likeliest, probability = np.empty(values.shape[1:], np.int64), np.empty(values.shape[1:], np.float32)
     for at in np.ndindex(*values.shape[1:]):
         found, which = np.unique(values[(slice(None), *at)], return_inverse=True)
         share = np.bincount(which, weights * sure[(slice(None), *at)])
@@ -222,7 +219,7 @@ def _beside_truth(
     chosen: LoadedModel,
     named: list[int],
     lines: npt.NDArray[np.int32],
-    values: npt.NDArray[np.int32],
+    values: npt.NDArray[np.int64],
     probabilities: Floats,
 ) -> Beliefs:
     if program.is_partial:

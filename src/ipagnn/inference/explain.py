@@ -80,7 +80,7 @@ class Explanation:
         path_ends: Whether it leads to the exit within the steps given.
         soft: Decisions that were not discrete, in the order of steps.
         visits: Expected number of times the pointer was at each node but the exit, over all steps; None for a model
-            that runs over its tables for longer than is kept. [node - 1]
+            that runs over tables or automata for longer than is kept. [node - 1]
         trace: The true trace as far as `pointer` goes (`SHOWN_STEPS` without one); None for a masked program.
         executed: Number of times the true trace is at each node but the exit, counted over `COUNTED_STEPS` statements;
             None for a program that is masked or does not end. [node - 1]
@@ -156,6 +156,7 @@ def explain(  # type: ignore[overload-overlap]  # a text is a sequence of texts
     model: ModelLike | None = None,
     *,
     budget: StepBudget | str | float | None = None,
+    digits: int | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Explanation: ...
 
@@ -166,6 +167,7 @@ def explain(
     model: ModelLike | None = None,
     *,
     budget: StepBudget | str | float | None = None,
+    digits: int | None = None,
     max_steps: int = MAX_STEPS,
 ) -> list[Explanation]: ...
 
@@ -175,6 +177,7 @@ def explain(
     model: ModelLike | None = None,
     *,
     budget: StepBudget | str | float | None = None,
+    digits: int | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Explanation | list[Explanation]:
     """Let a model predict what a program comes to, or what each of several does, and watch it.
@@ -184,6 +187,7 @@ def explain(
         model: A name in the package, a file, a run folder or a model; None takes the one in the package that fits.
         budget: Steps that the model may take: a multiple of T(x), `"static"`, `"trace"` or a `StepBudget`; None takes
             the model's own.
+        digits: Digits that variables have, for models whose values are digits; None takes the model's own.
         max_steps: Steps that finding the true result may take, as in `ipagnn.languages.arithmetic.execute`.
 
     Returns:
@@ -195,7 +199,7 @@ def explain(
     """
     sources = [source] if isinstance(source, str) else list(source)
     answers: list[Explanation | None] = [None] * len(sources)
-    for chosen, which in choose_models(model, sources, budget):
+    for chosen, which in choose_models(model, sources, budget, digits):
         programs = [chosen.parse(sources[i]) for i in which]
         for i, answer in zip(which, explain_programs(programs, chosen, max_steps=max_steps), strict=True):
             answers[i] = answer
@@ -223,7 +227,7 @@ def _explanation(program: Program, chosen: LoadedModel, run: Run, max_steps: int
     told: dict[str, Any] = dict.fromkeys(("pointer", "branch", "path", "path_ends", "soft", "visits"))
     shown = SHOWN_STEPS
     pointer, branch, ended, beliefs = run.pointer, run.branch, True, None
-    if chosen.runs_on_tables:
+    if chosen.runs_on is not None:
         pointer, branch, ended, beliefs = walk(program, graph, chosen, SHOWN_STEPS)
     if pointer is not None:
         absorbed = pointer[:, -1] >= ABSORBED

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from ipagnn.data import StepBudget
 from ipagnn.languages.arithmetic import Grammar, Program, Task, parse
 from ipagnn.models import ModelConfig, ProgramModel, available_models, load_model
+from ipagnn.models.automata import AutomataModel
 from ipagnn.models.files import model_path
 from ipagnn.models.tabulated import TabulatedModel
 
@@ -20,6 +21,8 @@ _KEPT_MODELS: Final = 8
 
 DEFAULT_MODELS: Final[dict[Task, str]] = {"full": "env-ipa-gnn-full", "partial": "env-ipa-gnn-partial"}
 """The models in the package that answer where none is named."""
+DIGITS_MODEL: Final = "env-ipa-gnn-any"
+"""The same where a number of digits is asked for."""
 
 ModelLike = str | Path | ProgramModel
 """A name in the package, a file, a run folder, or a model itself."""
@@ -62,19 +65,19 @@ class LoadedModel:
     def takes_steps(self) -> bool:
         """Whether the step budget decides what it computes.
 
-        A model of sequences reads each statement once, and one that runs over its tables goes on to the end.
+        A model of sequences reads each statement once, and one that runs over tables or automata goes on to the end.
         """
-        return self.model.walks == "graph" and not self.runs_on_tables
+        return self.model.walks == "graph" and self.runs_on is None
 
     @property
-    def runs_on_tables(self) -> bool:
-        """Whether it runs over its tables, without a bound on steps: if it can, and no steps were asked for."""
-        return self.model.runs_on_tables and not self.bounded
+    def runs_on(self) -> Literal["tables", "automata"] | None:
+        """What it runs over without a bound on steps, if it can and no steps were asked for."""
+        return None if self.bounded else self.model.runs_on
 
     @cached_property
-    def tabulated(self) -> TabulatedModel:
-        """The model as tables, made when first asked for."""
-        return TabulatedModel(self.model)
+    def unbounded(self) -> TabulatedModel | AutomataModel | None:
+        """The model as tables or automata, made when first asked for; None for one that takes steps."""
+        return None if self.runs_on is None else self.model.unbounded()
 
     def with_budget(self, budget: StepBudget | None) -> "LoadedModel":
         """The same with this step budget; None leaves it as it is."""
@@ -83,6 +86,10 @@ class LoadedModel:
         if budget == self.config.budget:
             return replace(self, bounded=True)
         return LoadedModel(self.name, self.model.with_config(budget=budget).eval(), bounded=True)
+
+    def with_digits(self, digits: int | None) -> "LoadedModel":
+        """The same for numbers of so many digits; None leaves them as they are."""
+        return self if digits is None else replace(self, model=self.model.with_digits(digits).eval())
 
     def check(self, program: Program) -> None:
         """Refuse a program of a task that the model cannot do, or was not trained for."""
@@ -101,7 +108,10 @@ class LoadedModel:
 
 
 def choose_models(
-    model: ModelLike | None, sources: Sequence[str], budget: StepBudget | str | float | None = None
+    model: ModelLike | None,
+    sources: Sequence[str],
+    budget: StepBudget | str | float | None = None,
+    digits: int | None = None,
 ) -> list[tuple[LoadedModel, list[int]]]:
     """Which model answers which of the programs.
 
@@ -109,6 +119,7 @@ def choose_models(
         model: The model that is asked for; None takes the one in the package that fits each program.
         sources: The programs as text.
         budget: Its step budget; None takes the model's own.
+        digits: Digits that variables have, for models whose values are digits; None takes the model's own.
 
     Raises:
         ValueError: None is asked for and none fits.
@@ -116,22 +127,25 @@ def choose_models(
     """
     steps = None if budget is None else StepBudget.of(budget)
     if isinstance(model, ProgramModel):
-        return [(LoadedModel(model.name, model.eval()).with_budget(steps), [*range(len(sources))])]
+        loaded = LoadedModel(model.name, model.eval()).with_digits(digits)
+        return [(loaded.with_budget(steps), [*range(len(sources))])]
     if model is not None:
-        return [(load_cached(model).with_budget(steps), [*range(len(sources))])]
+        return [(load_cached(model, digits).with_budget(steps), [*range(len(sources))])]
     by_task: dict[Task, list[int]] = {}
     for i, source in enumerate(sources):
         by_task.setdefault("partial" if parse(source).is_partial else "full", []).append(i)
-    return [(load_cached(default_model(task)).with_budget(steps), which) for task, which in by_task.items()]
+    return [
+        (load_cached(default_model(task, digits), digits).with_budget(steps), which) for task, which in by_task.items()
+    ]
 
 
-def default_model(task: Task) -> str:
-    """Name of the model in the package for a task.
+def default_model(task: Task, digits: int | None = None) -> str:
+    """Name of the model in the package for a task, and for a number of digits where one is asked for.
 
     Raises:
         ValueError: There is none.
     """
-    usual = DEFAULT_MODELS[task]
+    usual = DEFAULT_MODELS[task] if digits is None else DIGITS_MODEL
     available = available_models()
     if usual in available:
         return usual
@@ -143,13 +157,18 @@ def default_model(task: Task) -> str:
     )
 
 
-def load_cached(name: str | Path) -> LoadedModel:
-    """Load a model, or give the one that was loaded from the same, unchanged file before."""
+def load_cached(name: str | Path, digits: int | None = None) -> LoadedModel:
+    """Load a model, or give the one that was loaded from the same, unchanged file before.
+
+    Args:
+        name: As in `load_model`.
+        digits: As in `choose_models`.
+    """
     status = model_path(name).stat()
-    return _load(str(name), (status.st_mtime_ns, status.st_size, status.st_ino))
+    return _load(str(name), (status.st_mtime_ns, status.st_size, status.st_ino), digits)
 
 
 @lru_cache(maxsize=_KEPT_MODELS)
-def _load(name: str, version: tuple[int, int, int]) -> LoadedModel:
+def _load(name: str, version: tuple[int, int, int], digits: int | None) -> LoadedModel:
     """`version` tells a new file from the one that was loaded."""
-    return LoadedModel(name, load_model(name))
+    return LoadedModel(name, load_model(name)).with_digits(digits)

@@ -56,12 +56,14 @@ class Prediction:
         model: Name of the model.
         grammar: Its language.
         steps: How many steps it was given; None for a model that takes one for each line or statement.
-        probabilities: Of every result, float64 [class].
+        probabilities: Of every result; where there are `results`, of those. float64 [class] or [result]
         truth: What the program really comes to.
         exit_mass: Share of the instruction pointer that reached the exit, on which the answer rests; None for a model
             without a pointer.
         dropped: Pointer mass that was not followed, for the program was long; 0 if all was.
         warnings: What speaks against the answer, each as a sentence; empty where there is nothing to say.
+        results: The results that are possible, of a model that runs over automata; None for all from 0 on.
+            int64 [result]
     """
 
     program: Program
@@ -73,6 +75,7 @@ class Prediction:
     exit_mass: float | None = None
     dropped: float = 0.0
     warnings: list[str] = field(default_factory=list)
+    results: npt.NDArray[np.int64] | None = field(default=None, repr=False)
 
     @property
     def task(self) -> Task:
@@ -82,12 +85,12 @@ class Prediction:
     @property
     def value(self) -> int:
         """The prediction: the likeliest result, of equals the smallest."""
-        return int(self.probabilities.argmax())
+        return self.top(1)[0].value
 
     @property
     def confidence(self) -> float:
         """Probability of `value`, given the part of the pointer that reached the exit (`exit_mass`)."""
-        return float(self.probabilities[self.value])
+        return self.top(1)[0].probability
 
     @property
     def true_value(self) -> int | None:
@@ -107,13 +110,21 @@ class Prediction:
     def top(self, count: int = TOP) -> list[Candidate]:
         """The likeliest results, of equals the smallest first."""
         order = np.argsort(-self.probabilities, kind="stable")[:count]
-        return [Candidate(int(value), float(self.probabilities[value])) for value in order]
+        values = order if self.results is None else self.results[order]
+        return [Candidate(int(v), float(p)) for v, p in zip(values, self.probabilities[order], strict=True)]
+
+    def probability(self, value: int) -> float:
+        """The probability of a result."""
+        if self.results is None:
+            return float(self.probabilities[value])
+        return float(self.probabilities[self.results == value].sum())
 
     def to_dict(self, count: int = TOP) -> dict[str, Any]:
         """As JSON knows it: what `ipagnn predict --json` and `POST /api/predict` answer."""
-        truth, p = self.truth, self.probabilities
+        truth = self.truth
         exact = truth.exact and [
-            {"value": c.value, "probability": c.probability, "predicted": float(p[c.value])} for c in truth.exact
+            {"value": c.value, "probability": c.probability, "predicted": self.probability(c.value)}
+            for c in truth.exact
         ]
         return {
             "model": self.model,
@@ -127,16 +138,13 @@ class Prediction:
             "warnings": list(self.warnings),
             "top": [{"value": c.value, "probability": c.probability} for c in self.top(count)],
             "true_value": truth.value,
-            "true_probability": self._probability(truth.value),
+            "true_probability": None if truth.value is None else self.probability(truth.value),
             "trace_length": truth.trace_length,
             "exact": exact,
             "samples": truth.samples,
             "why": truth.why,
             "dropped": self.dropped,
         }
-
-    def _probability(self, value: int | None) -> float | None:
-        return None if value is None else float(self.probabilities[value])
 
     def __repr__(self) -> str:
         """One line, with the answer."""
@@ -157,6 +165,7 @@ def predict(  # type: ignore[overload-overlap]  # a text is a sequence of texts
     model: ModelLike | None = None,
     *,
     budget: StepBudget | str | float | None = None,
+    digits: int | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Prediction: ...
 
@@ -167,6 +176,7 @@ def predict(
     model: ModelLike | None = None,
     *,
     budget: StepBudget | str | float | None = None,
+    digits: int | None = None,
     max_steps: int = MAX_STEPS,
 ) -> list[Prediction]: ...
 
@@ -176,6 +186,7 @@ def predict(
     model: ModelLike | None = None,
     *,
     budget: StepBudget | str | float | None = None,
+    digits: int | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Prediction | list[Prediction]:
     """Let a model predict what a program comes to, or what each of several does.
@@ -185,6 +196,7 @@ def predict(
         model: A name in the package, a file, a run folder or a model; None takes the one in the package that fits.
         budget: Steps that the model may take: a multiple of T(x), `"static"`, `"trace"` or a `StepBudget`; None takes
             the model's own.
+        digits: Digits that variables have, for models whose values are digits; None takes the model's own.
         max_steps: Steps that finding the true result may take, as in `ipagnn.languages.arithmetic.execute`.
 
     Returns:
@@ -196,7 +208,7 @@ def predict(
     """
     sources = [source] if isinstance(source, str) else list(source)
     answers: list[Prediction | None] = [None] * len(sources)
-    for chosen, which in choose_models(model, sources, budget):
+    for chosen, which in choose_models(model, sources, budget, digits):
         programs = [chosen.parse(sources[i]) for i in which]
         for i, answer in zip(which, predict_programs(programs, chosen, max_steps=max_steps), strict=True):
             answers[i] = answer
@@ -230,6 +242,7 @@ def prediction_of(program: Program, chosen: LoadedModel, run: Run, max_steps: in
         run.exit_mass,
         run.dropped,
         warnings_of(program, chosen, run, truth.trace_length, truth.why),
+        run.results,
     )
 
 

@@ -16,6 +16,8 @@ from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
 from ipagnn.languages.arithmetic.table_run import ENDLESS, ENDS, TableRun
 from ipagnn.languages.arithmetic.text import format_line
 from ipagnn.models import Output, ProgramModel
+from ipagnn.models.automata import AutomataAnswers, AutomataModel
+from ipagnn.models.tabulated import TabulatedModel
 
 BATCH_NODE_STEPS: Final = 20_000
 """Nodes times steps of a batch; a program of more makes a batch alone."""
@@ -42,7 +44,7 @@ class Run:
 
     Attributes:
         steps: How many steps it was given, or took if it was not bounded.
-        probabilities: Of every result. float64 [class]
+        probabilities: Of every result; where there are `results`, of those. float64 [class] or [result]
         embedding: What the output layer read; `probabilities` for a model without such a layer. float32 [width]
         dropped: Pointer mass that was not followed.
         exit_mass: Pointer mass at the exit in the end; None for a model without a pointer.
@@ -50,6 +52,7 @@ class Run:
         branch: Probability of the true branch; None for a model that records none. [step, node]
         recorded: Other quantities that the model records for lines or nodes, by name: the axis, and an entry for each.
         warnings: What went wrong on the way, each as a sentence.
+        results: The results that are possible, of a run over automata; None for all from 0 on. int64 [result]
     """
 
     steps: int
@@ -61,10 +64,11 @@ class Run:
     branch: Floats | None = field(repr=False)
     recorded: dict[str, tuple[str, Floats]] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+    results: npt.NDArray[np.int64] | None = field(default=None, repr=False)
 
 
 def run_programs(programs: Sequence[Program], chosen: LoadedModel) -> list[Run]:
-    """Run the model on all programs: over its tables if it can, otherwise in batches, and those that are long pruned.
+    """Run the model on all programs: over tables or automata if it can, else in batches, and long ones pruned.
 
     A program's result does not depend on the others, but for the rounding of float32.
 
@@ -73,8 +77,10 @@ def run_programs(programs: Sequence[Program], chosen: LoadedModel) -> list[Run]:
     """
     for program in programs:
         chosen.check(program)
-    if chosen.runs_on_tables:
-        return run_on_tables(programs, chosen)
+    if isinstance(chosen.unbounded, TabulatedModel):
+        return run_on_tables(programs, chosen, chosen.unbounded)
+    if isinstance(chosen.unbounded, AutomataModel):
+        return run_on_automata(programs, chosen, chosen.unbounded)
     results: list[Run | None] = [None] * len(programs)
     for which, prune, node_steps in _batches(programs, chosen):
         some = [programs[i] for i in which]
@@ -88,14 +94,14 @@ def run_programs(programs: Sequence[Program], chosen: LoadedModel) -> list[Run]:
     return [run for run in results if run is not None]
 
 
-def run_on_tables(programs: Sequence[Program], chosen: LoadedModel) -> list[Run]:
+def run_on_tables(programs: Sequence[Program], chosen: LoadedModel, tabulated: TabulatedModel) -> list[Run]:
     """Run the model over its tables, with a hard pointer and without a bound on steps.
 
     All of the pointer reaches the exit, or none if the program never ends; of a masked program, that of the fillings
     which end.
     """
     most = max((len(program.masked_lines) for program in programs), default=0)
-    found = chosen.tabulated.run(
+    found = tabulated.run(
         ProgramTable.from_programs(programs), max_steps=MAX_STEPS if most < 2 else MAX_STEPS // _FEWER_STEPS
     )
     probabilities = found.probabilities
@@ -108,22 +114,53 @@ def run_on_tables(programs: Sequence[Program], chosen: LoadedModel) -> list[Run]
             exit_mass=float(min(found.results[i].sum(), 1.0)),
             pointer=None,
             branch=None,
-            warnings=tuple(_warnings(program, chosen, found, i)),
+            warnings=tuple(_warnings(program, chosen, found, i, float(found.results[i].sum()))),
         )
         for i, program in enumerate(programs)
     ]
 
 
-def _warnings(program: Program, chosen: LoadedModel, found: TableRun, i: int) -> Iterator[str]:
-    """What is to be said about the run of program `i`."""
+def run_on_automata(programs: Sequence[Program], chosen: LoadedModel, automata: AutomataModel) -> list[Run]:
+    """Run the model over its automata, as `run_on_tables` does over tables. Every step of a run is certain.
+
+    Where no run of a program ends, its result is 0 with probability 0.
+    """
+    if not programs:
+        return []
+    found = automata.run(ProgramTable.from_programs(programs))
+    runs = []
+    for i, program in enumerate(programs):
+        count = max(1, np.count_nonzero(found.weights[i]))
+        reached = float(found.weights[i].sum())
+        probabilities = found.weights[i, :count] / (reached or 1.0)
+        runs.append(
+            Run(
+                steps=max(int(found.steps[i]), 0),
+                probabilities=probabilities,
+                embedding=probabilities.astype(np.float32),
+                dropped=0.0,
+                exit_mass=min(reached, 1.0),
+                pointer=None,
+                branch=None,
+                warnings=tuple(_warnings(program, chosen, found, i, reached)),
+                results=np.maximum(found.results[i, :count], 0),
+            )
+        )
+    return runs
+
+
+def _warnings(
+    program: Program, chosen: LoadedModel, found: TableRun | AutomataAnswers, i: int, reached: float
+) -> Iterator[str]:
+    """What is to be said about the run of program `i`, of whose fillings those that ended have the weight `reached`."""
     if found.status[i] != ENDS:
         line = int(found.stopped[i])
         text = format_line(program.lines[line], chosen.grammar.condition_modulus)
-        share = 1 - float(found.results[i].sum())
+        share = 1 - reached
         who = f"With fillings of {share:.1%} of the weight, the" if program.is_partial else "The"
         what = "never ends" if found.status[i] == ENDLESS else "goes on for longer than was followed"
         yield f"{who} program {what} by what {chosen.name} has learned, here at `{text}` in line {line + 1}."
-    if found.error[i] > 0:
+    if isinstance(found, TableRun) and found.error[i] > 0:
         yield f"Fillings of the masked lines are a sample; the standard error of the answer is {found.error[i]:.1%}."
 
 

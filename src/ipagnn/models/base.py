@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,10 @@ from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
 from ipagnn.nn.cell import Decoder, Dense, StatementRNN
 from ipagnn.ops import STATE_PARTS
+
+if TYPE_CHECKING:
+    from ipagnn.models.automata import AutomataModel
+    from ipagnn.models.tabulated import TabulatedModel
 
 MAX_CLASSES: Final = 100_000
 """Outputs that a model with one for each value may have."""
@@ -201,9 +205,33 @@ class ProgramModel(nn.Module, ABC):
         return output.logits.detach().argmax(dim=1) == batch.target.to(output.logits.device)
 
     @property
-    def runs_on_tables(self) -> bool:
-        """Whether it can be tabulated and its language has tables: it then runs over them unless told otherwise."""
-        return self.can_tabulate and refusal(self.config.grammar) is None
+    def runs_on(self) -> Literal["tables", "automata"] | None:
+        """What it runs over unless told otherwise, without a bound on steps; None for a model that takes steps.
+
+        Tables, if it can be tabulated and its language has tables.
+        """
+        return "tables" if self.can_tabulate and refusal(self.config.grammar) is None else None
+
+    def unbounded(self) -> "TabulatedModel | AutomataModel":
+        """The model as what it runs over.
+
+        Raises:
+            ValueError: It takes steps.
+        """
+        from ipagnn.models.tabulated import TabulatedModel
+
+        return TabulatedModel(self)
+
+    def with_digits(self, digits: int) -> Self:
+        """A model over the same weights whose variables have this number of digits.
+
+        Raises:
+            ValueError: What the model has learned holds for one modulus only.
+        """
+        raise ValueError(
+            f"The model {self.name!r} has learned values modulo {self.config.grammar.modulus:,} and no others; the "
+            "number of digits is a choice for models whose values are digits, such as env-ipa-gnn-any."
+        )
 
     def tabulate(self, statements: StatementArray | None = None) -> ValueTables:
         """What the model has learned that every literal and every statement does; see `ipagnn.models.tabulated`.

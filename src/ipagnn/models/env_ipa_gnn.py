@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, Self
 
 import numpy as np
 import torch
@@ -16,16 +16,18 @@ from ipagnn.data.graphs import Graphs
 from ipagnn.languages.arithmetic.automata import Automaton, read_statement
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, grammar_statements, masked_choices
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, MASK, MAX_NUMBER, NUMBER, OPERATION, VARIABLE
+from ipagnn.models.automata import AutomataModel
 from ipagnn.models.base import ProgramModel, StageProgress
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, Recorded, recorded
 from ipagnn.models.registry import register
+from ipagnn.models.tabulated import TabulatedModel
 from ipagnn.nn.environment import SMALLEST_MASS, run_environment
 from ipagnn.nn.environment_pruned import run_environment_pruned
 from ipagnn.nn.message_passing import Edges
 from ipagnn.nn.values.base import Values
 from ipagnn.nn.values.classes import Classes
-from ipagnn.nn.values.digits import Digits
+from ipagnn.nn.values.digits import MAX_DIGITS, Digits
 from ipagnn.ops.pointer.environment import WRITES, plan_environment
 from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
 from ipagnn.ops.pointer.rows import RowValues, plan_rows, record_rows
@@ -160,6 +162,25 @@ class EnvIPAGNN(ProgramModel):
         rising = min(progress.stages, 2)
         share = min(1.0, progress.progress / 0.6) if progress.stage == rising else float(progress.stage > rising)
         self.values.disturb(self.config.noise * share)
+
+    @property
+    def runs_on(self) -> Literal["tables", "automata"] | None:
+        """See `ProgramModel.runs_on`. Where values are digits, automata."""
+        if isinstance(self.values, Digits) and not self.config.grammar.is_extended:
+            return "automata"
+        return super().runs_on
+
+    def unbounded(self) -> TabulatedModel | AutomataModel:
+        """See `ProgramModel.unbounded`."""
+        return AutomataModel(self) if self.runs_on == "automata" else super().unbounded()
+
+    def with_digits(self, digits: int) -> Self:
+        """See `ProgramModel.with_digits`."""
+        if not isinstance(self.values, Digits):
+            return super().with_digits(digits)
+        if not 1 <= digits <= MAX_DIGITS:
+            raise ValueError(f"digits is {digits}; variables have 1 to {MAX_DIGITS} digits.")
+        return self.with_config(grammar=replace(self.config.grammar, modulus=10**digits))
 
     def automaton(self, statement: str) -> Automaton:
         """What a statement does to the digits of its variable, with as few states as can be. Exact, for any number.

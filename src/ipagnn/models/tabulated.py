@@ -1,10 +1,11 @@
 """Running a model without a bound: with a hard pointer, over tables of what it has learned of each statement."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
-from ipagnn.languages.arithmetic.program import ProgramTable
-from ipagnn.languages.arithmetic.table_run import SAMPLES, TableRun, run_tables
+from ipagnn.languages.arithmetic.program import Program, ProgramTable
+from ipagnn.languages.arithmetic.table_run import SAMPLES, TableRun, TableStep, fillings_of, run_tables, walk_tables
 from ipagnn.languages.arithmetic.tables import ValueTables, program_statements
 from ipagnn.models.base import ProgramModel
 
@@ -45,3 +46,14 @@ class TabulatedModel:
     ) -> TableRun:
         """Run programs; see `ipagnn.languages.arithmetic.table_run.run_tables`."""
         return run_tables(self.tables_for(programs), programs, max_steps=max_steps, samples=samples, threads=threads)
+
+    def walks(self, program: Program, most: int) -> Iterator[tuple[Program, float, Iterator[TableStep]]]:
+        """A program, with masked lines each filling of it, the weight of that, and the steps of the run.
+
+        Args:
+            program: The program.
+            most: Fillings to draw where not all are run.
+        """
+        tables = self.tables_for(ProgramTable.from_programs([program]))
+        for filled, weight in fillings_of(tables, program, most):
+            yield filled, weight, walk_tables(tables, filled)

@@ -23,7 +23,7 @@ def prediction_figure(prediction: Prediction) -> Figure:
         places = range(len(values))
         width = 0.38 if exact else 0.7
         shift = width / 2 if exact else 0.0
-        heights = [float(prediction.probabilities[value]) for value in values]
+        heights = [prediction.probability(value) for value in values]
         colours = [VERMILION if value == true else BLUE for value in values]
         axes.bar([x - shift for x in places], heights, width, color=colours, label=prediction.model)
         if exact:

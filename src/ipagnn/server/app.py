@@ -186,7 +186,7 @@ def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> _Pre
     if len(program) > limits.lines:
         raise ValueError(f"The program has {len(program):,} lines; this server runs up to {limits.lines:,}.")
     is_long = len(program) > limits.long_lines
-    if model.runs_on_tables:
+    if model.runs_on is not None:
         return _Prepared(model, program, is_long)
     follows = model.model.walks == "trace" and not program.is_partial
     grammar, most = model.grammar, limits.traced

@@ -1,6 +1,6 @@
 """Running programs over automata of their statements, on numbers of as many digits as one likes up to 18."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from ipagnn.languages.arithmetic._compiled.automata import run_all
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH
+from ipagnn.languages.arithmetic._compiled.tables import ENDS
 from ipagnn.languages.arithmetic.automata import Automaton
-from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
-from ipagnn.languages.arithmetic.program import ProgramTable
+from ipagnn.languages.arithmetic.cfg import control_flow_graph
+from ipagnn.languages.arithmetic.program import Program, ProgramTable
 from ipagnn.languages.arithmetic.statements import COMPARISON
+from ipagnn.languages.arithmetic.table_run import TableStep
 from ipagnn.languages.arithmetic.tables import statement_text
 from ipagnn.languages.arithmetic.vocabulary import (
     ADD,
@@ -24,13 +26,16 @@ from ipagnn.languages.arithmetic.vocabulary import (
     OPERATION,
     OPERATIONS,
     SUBTRACT,
+    VARIABLE,
     VARIABLES,
 )
 
 MAX_PLACES: Final = 18
 """Digits of the largest numbers that fit 64 bits."""
+MAX_STEPS: Final = 20_000_000
+"""Statements after which a run is given up: about a second with 18 digits."""
 GIVEN_UP: Final = -1
-"""The value of a program that did not end within the allowed number of steps."""
+"""The value of a program that did not end."""
 _CHUNK: Final = 64
 
 Statement = tuple[int, int]
@@ -42,12 +47,23 @@ class AutomataRun:
     """What running programs over automata gave.
 
     Attributes:
-        value: v0 at the end; `GIVEN_UP` for a program that did not end in time. int64 [program]
+        value: v0 at the end; `GIVEN_UP` for a program that did not end. int64 [program]
         steps: Statements executed. int64 [program]
+        status: `ENDS`, or why a run did not end: `ENDLESS` if it comes back to where it was with the values that it
+            had, `GAVE_UP` if it took too many steps (see `table_run`). int8 [program]
+        stopped: The line where a run was that did not end, counted from 0; else -1. int32 [program]
     """
 
     value: npt.NDArray[np.int64]
     steps: npt.NDArray[np.int64]
+    status: npt.NDArray[np.int8]
+    stopped: npt.NDArray[np.int32]
+
+    @property
+    def ended(self) -> npt.NDArray[np.bool_]:
+        """Which runs came to an end. [program]"""
+        ended: npt.NDArray[np.bool_] = self.status == ENDS
+        return ended
 
 
 def statements_of(programs: ProgramTable) -> list[Statement]:
@@ -77,12 +93,7 @@ def run_automata(
     Raises:
         ValueError: `places` is out of range, a statement has no automaton, or a line is masked.
     """
-    if not 1 <= places <= MAX_PLACES:
-        raise ValueError(f"places is {places}; numbers here have 1 to {MAX_PLACES} digits.")
-    programs.check(task="full")
-    lacking = [statement for statement in statements_of(programs) if statement not in automata]
-    if lacking:
-        raise ValueError(f"There is no automaton of `{statement_text(*lacking[0])}`, which the programs have; add it.")
+    _check(automata, programs, places)
     chosen = list(automata.items())
     starts = np.cumsum([0, *(len(automaton) for _, automaton in chosen)])
     first = np.full((len(OPERATIONS), MAX_NUMBER + 1), -1, np.int32)
@@ -92,10 +103,13 @@ def run_automata(
     goes = np.concatenate([automaton.goes + start for (_, automaton), start in zip(chosen, starts[:-1], strict=True)])
     stops = np.concatenate([automaton.stops for _, automaton in chosen])
     decides = np.isin(np.arange(OPERATION, OPERATION + len(OPERATIONS)), list(COMPARISON))
-    value, steps = np.empty(len(programs), np.int64), np.empty(len(programs), np.int64)
+    count = len(programs)
+    found = AutomataRun(
+        np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int8), np.empty(count, np.int32)
+    )
 
     def run(begin: int) -> None:
-        end = min(begin + _CHUNK, len(programs))
+        end = min(begin + _CHUNK, count)
         longest = int(programs.lengths[begin:end].max())
         run_all(
             programs.line_offsets[begin : end + 1],
@@ -109,11 +123,47 @@ def run_automata(
             np.empty((3, longest + 1), np.int32),
             np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
             np.empty((VARIABLES, places), np.int64),
-            value[begin:end],
-            steps[begin:end],
+            np.empty((VARIABLES, places), np.int64),
+            found.value[begin:end],
+            found.steps[begin:end],
+            found.status[begin:end],
+            found.stopped[begin:end],
         )
 
     with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(run, range(0, len(programs), _CHUNK)):
+        for _ in pool.map(run, range(0, count, _CHUNK)):
             pass
-    return AutomataRun(value, steps)
+    return found
+
+
+def walk_automata(automata: Mapping[Statement, Automaton], program: Program, places: int) -> Iterator[TableStep]:
+    """The steps of a complete program over automata, made as they are asked for; the plain form of `run_automata`.
+
+    Raises:
+        ValueError: As `run_automata`.
+    """
+    _check(automata, ProgramTable.from_programs([program]), places)
+    graph = control_flow_graph(program)
+    values = [0] * VARIABLES
+    node = 0
+    while node != graph.exit:
+        _, operation, variable, number = graph.node_tokens[node].tolist()
+        automaton = automata.get((operation, number - NUMBER))
+        branch = None
+        if automaton is not None:
+            given = automaton.run(values[variable - VARIABLE], places)
+            if automaton.decides:
+                branch = bool(given)
+            else:
+                values[variable - VARIABLE] = given
+        yield TableStep(int(graph.nodes[node]), branch, tuple(values), 1.0)
+        node = int(graph.false[node] if branch is False else graph.true[node])
+
+
+def _check(automata: Mapping[Statement, Automaton], programs: ProgramTable, places: int) -> None:
+    if not 1 <= places <= MAX_PLACES:
+        raise ValueError(f"places is {places}; numbers here have 1 to {MAX_PLACES} digits.")
+    programs.check(task="full")
+    lacking = [statement for statement in statements_of(programs) if statement not in automata]
+    if lacking:
+        raise ValueError(f"There is no automaton of `{statement_text(*lacking[0])}`, which the programs have; add it.")

@@ -5,6 +5,7 @@ from numba import njit
 
 from ipagnn.languages.arithmetic import vocabulary as v
 from ipagnn.languages.arithmetic._compiled.graph import control_flow
+from ipagnn.languages.arithmetic._compiled.tables import ENDLESS, ENDS, GAVE_UP
 
 _NUMBER, _OPERATION, _VARIABLE = v.NUMBER, v.OPERATION, v.VARIABLE
 
@@ -22,10 +23,17 @@ def run_all(  # type: ignore[no-untyped-def]
     graph,
     graph_scratch,
     digits,
+    kept,
     values,
     steps,
+    statuses,
+    stopped,
 ):
     """Run programs, digit by digit.
+
+    A run that comes back to a place never ends if the digits that conditions have read since are the same again: what
+    lower digits become does not depend on higher ones. It is compared with what it was after 1, 2, 4, 8, … steps
+    (Brent), so that this is found after at most three times the steps that it takes to show.
 
     Args:
         line_offsets, line_tokens: The programs; `line_offsets[0]` need not be 0.
@@ -36,17 +44,36 @@ def run_all(  # type: ignore[no-untyped-def]
         graph: int32 scratch [3, line + 1], by the longest program.
         graph_scratch: As in `control_flow`.
         digits: int64 scratch [variable, place]. Its second axis says how many digits variables have.
-        values: int64 out: v0 at the end; -1 of a program that was given up. [program]
+        kept: int64 scratch, as `digits`.
+        values: int64 out: v0 at the end; -1 of a program that did not end. [program]
         steps: int64 out: statements executed. [program]
+        statuses: int8 out: `ENDS`, `ENDLESS` or `GAVE_UP`. [program]
+        stopped: int32 out: the line where a program was that did not end, else -1. [program]
     """
     node_lines, true, false = graph[0], graph[1], graph[2]
     places = digits.shape[1]
+    read = np.zeros(len(digits), np.int64)  # by variable: how many digits conditions have read since `kept`
     for i in range(len(values)):
         tokens = line_tokens[line_offsets[i] : line_offsets[i + 1]]
         exit_node = control_flow(tokens, node_lines, true, false, graph_scratch) - 1
         digits[:] = 0
         node, step = 0, np.int64(0)
+        kept_node, next_kept = -1, np.int64(1)
+        endless = False
+        read[:] = 0
         while node != exit_node and step < max_steps:
+            if node == kept_node:
+                endless = True
+                for known in range(len(read)):
+                    for place in range(read[known]):
+                        endless = endless and digits[known, place] == kept[known, place]
+                if endless:
+                    break
+            if step == next_kept:
+                kept[:] = digits
+                read[:] = 0
+                kept_node = node
+                next_kept = 2 * step
             step += 1
             line = node_lines[node]
             operation = tokens[line, 1] - _OPERATION
@@ -59,6 +86,7 @@ def run_all(  # type: ignore[no-untyped-def]
                     state = goes[state, digit]
                     place += 1
                     digit = digits[variable, place]
+                read[variable] = max(read[variable], place + 1)
                 node = true[node] if gives[state, digit] else false[node]
                 continue
             for place in range(places):
@@ -68,7 +96,10 @@ def run_all(  # type: ignore[no-untyped-def]
             node = true[node]
         steps[i] = step
         value = np.int64(-1)
+        statuses[i] = ENDLESS if endless else GAVE_UP
+        stopped[i] = -1 if node == exit_node else node_lines[node]
         if node == exit_node:
+            statuses[i] = ENDS
             value = np.int64(0)
             for place in range(places - 1, -1, -1):
                 value = value * 10 + digits[0, place]

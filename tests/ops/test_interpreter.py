@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; CUDA builds of torch bring it"),
+    pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; the extra `test-all` brings it"),
 ]
 
 WITHOUT_A_GPU = """
@@ -68,8 +69,8 @@ plain, fused = Tally(torch.device("cpu")), Tally(torch.device("cpu"))
 for failed in (0.0, 1.0, 0.0):
     bad = torch.tensor(failed)
     plain.add(loss, correct, loss.sum(), bad)
-    tally(fused.kept, loss, correct, loss.sum(), bad)
-torch.testing.assert_close(fused.kept, plain.kept, rtol=1e-5, atol=0.0)
+    tally(fused.sums, loss, correct, loss.sum(), bad)
+torch.testing.assert_close(fused.sums, plain.sums, rtol=1e-5, atol=0.0)
 """
 
 ADAM = """
@@ -106,3 +107,17 @@ def test_kernels_compute_what_torch_does(code: str, argument: str) -> None:
         command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_message_kernels_compute_what_torch_does() -> None:
+    """The tests of `test_message_triton.py`, which need a GPU otherwise."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, str(Path(__file__).with_name("test_message_triton.py"))],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert " passed" in done.stdout

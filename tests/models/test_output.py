@@ -16,7 +16,7 @@ def test_nothing_is_recorded_unless_asked_for(make: Make, short: ProgramTable, n
     output = model(batch)
     assert output.recorded == {}
     assert output.predictions.keys() == {"value"}
-    wanted = model.records - {"trace_loss", "dropped"}
+    wanted = model.records - {"dropped"}
     found = model(batch, record=wanted)
     assert found.recorded.keys() == wanted
     torch.testing.assert_close(found.logits, output.logits)

@@ -19,7 +19,7 @@ from ipagnn.data.contract import Batch
 from ipagnn.data.splits import training_sampler
 from ipagnn.models import build_model
 from ipagnn.models.base import ProgramModel
-from ipagnn.models.ipa_gnn import IPAGNN, batch_labels
+from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.ops.pointer.hopper.source import BACKWARD, FORWARD, THREADS, UNITS, arguments, shared_memory, source
 from ipagnn.ops.pointer.triton.buffers import Buffers, Weights
 from ipagnn.ops.pointer.triton.plan import Plan
@@ -77,14 +77,12 @@ class Emulated:
             self.weights.load(
                 cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2, branch[0], branch[1]
             )
-        self.plan = Plan.build(*model.walked(batch), labels=labels_of(model, batch), groups=groups)  # type: ignore[operator]
+        self.plan = Plan.build(*model.walked(batch), groups=groups)  # type: ignore[operator]
         memory = torch.full((Buffers.bytes(self.weights, self.plan.capacity.rows),), 0xFF, dtype=torch.uint8)
         self.buffers = Buffers(self.weights, self.plan.capacity.rows, len(batch), memory)
         self.hard = isinstance(model, IPAGNN) and model.hard
         self.normalise = isinstance(model, IPAGNN) and model.config.normalise
-        self.given = arguments(
-            self.weights, self.buffers, self.plan, hard=self.hard, normalise=self.normalise, trace_loss=TRACE_LOSS
-        )
+        self.given = arguments(self.weights, self.buffers, self.plan, hard=self.hard, normalise=self.normalise)
         self.rows = int(self.plan.offsets[-1, -1])
 
     def launch(self, name: str) -> None:
@@ -98,16 +96,16 @@ class Emulated:
         b, plan, size = self.buffers, self.plan, self.model.config.hidden
         states = torch.stack([b.c[0, 4], b.h[0, 4].float(), b.c[1, 4], b.h[1, 4].float()], dim=1)[: self.rows]
         scores = (states * self.weights.branch_weight).sum(dim=(1, 2)) + self.weights.branch_bias
-        taken = torch.where(plan.branches[: self.rows] > 0, scores.sigmoid(), 1.0)
-        b.decision[: self.rows] = taken
+        decision = torch.where(plan.branches[: self.rows] > 0, scores.sigmoid(), 1.0)
+        b.decision[: self.rows] = decision
         if self.hard:
-            taken = (taken >= 0.5).float()
+            decision = (decision >= 0.5).float()
         first, codes = plan.arrival_offsets.tolist(), plan.arrivals.tolist()
         for program in range(len(b.final)):
             total, mass = torch.zeros_like(b.final[0]), torch.zeros(())
             for code in codes[first[self.rows + program] : first[self.rows + program + 1]]:
                 source, side = divmod(code, 2)
-                weight = b.pointer[source] * (1 - taken[source] if side else taken[source])
+                weight = b.pointer[source] * (1 - decision[source] if side else decision[source])
                 total, mass = total + weight * states[source], mass + weight
             b.final_mass[program] = mass
             b.final[program] = total / (mass + 1e-7) if self.normalise and mass > 0 else total
@@ -147,16 +145,12 @@ def expected(model: ProgramModel, batch: Batch, d_final: Tensor) -> tuple[Tensor
     """The same by the packed execution in plain torch."""
     cell = model.cell
     branch = model.control.branch if isinstance(model, IPAGNN) else None
-    record = ("trace_loss",) if labels_of(model, batch) is not None else ()
     finals: list[Tensor] = []
     hook = model.output.register_forward_pre_hook(lambda _, inputs: finals.append(inputs[0]))
-    output = model(batch, record=record, execution="rows")
+    model(batch, execution="rows")
     hook.remove()
     (final,) = finals
-    loss = (final * d_final).sum()
-    if record:
-        loss = loss + TRACE_LOSS * output["trace_loss"].sum()
-    loss.backward()
+    (final * d_final).sum().backward()
     found = {name: getattr(cell, name).grad for name in ("hidden_1", "input_2", "hidden_2", "bias_2")}
     found["bias_1"] = cell.bias_1.grad
     if branch is not None:
@@ -164,17 +158,9 @@ def expected(model: ProgramModel, batch: Batch, d_final: Tensor) -> tuple[Tensor
     return final.detach(), found
 
 
-def labels_of(model: ProgramModel, batch: Batch) -> Tensor | None:
-    """Of the branches that the true traces take, where the model decides and the batch holds them."""
-    return batch.plan(batch_labels) if isinstance(model, IPAGNN) and batch.trace is not None else None
-
-
 def near(found: Tensor, wanted: Tensor, tolerance: float) -> bool:
     return bool((found - wanted).norm() <= tolerance * wanted.norm() + 1e-6)
 
-
-TRACE_LOSS = 3.0
-"""Large enough to be seen beside gradients of the final states."""
 
 CASES = [
     pytest.param("ipa-gnn", 20, 5, 1, 2, id="one block"),
@@ -187,12 +173,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "hidden", "programs", "clusters", "groups"), CASES)
-@pytest.mark.parametrize("taken", [False, True])
 def test_the_kernels_compute_what_plain_torch_does(
-    built: Any, name: str, hidden: int, programs: int, clusters: int, groups: int, taken: bool
+    built: Any, name: str, hidden: int, programs: int, clusters: int, groups: int
 ) -> None:
     model = build_model(name, hidden=hidden, seed=0)
-    batch = model.collate(training_sampler("full", 10, 1).table(0, programs), trace=taken)
+    batch = model.collate(training_sampler("full", 10, 1).table(0, programs))
     d_final = torch.randn(programs, 4 * hidden, generator=torch.Generator().manual_seed(0))
     wanted, gradients = expected(model, batch, d_final)
     emulated = Emulated(built, model, batch, clusters=clusters, groups=groups, seed=0)

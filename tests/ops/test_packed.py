@@ -143,7 +143,7 @@ def test_portions_share_the_rows_out(make: Make, some: ProgramTable, parts: int)
     batch = make("ipa-gnn", budget=StepBudget(factor=0.4)).collate(some)
     rows = batch.graphs.plan(plan_rows)
     tokens = batch.node_tokens[rows.node]
-    portions = packed_parts.split(rows, tokens, None, len(some), parts)
+    portions = packed_parts.split(rows, tokens, len(some), parts)
     assert 1 <= len(portions) <= parts
     assert sum(portion.programs for portion in portions) == len(some)
     assert sum(portion.steps[-1] for portion in portions) == len(rows)

@@ -20,16 +20,14 @@ def config(name: str, **changes: object) -> TrainConfig:
     return TrainConfig(model=model_config(name, hidden=40)).replace(batch_size=24, device="cuda").replace(**changes)
 
 
-OPTIONS = ("line-rnn decoder", "no-control edge_types", "no-execute absorbing_exit", "ipa-gnn trace_loss")
+OPTIONS = ("line-rnn decoder", "no-control edge_types", "no-execute absorbing_exit")
 
 
 @pytest.mark.parametrize("name", [*PACKED, *MESSAGES, *OPTIONS])
 def test_captured_and_plain_steps_learn_the_same(name: str) -> None:
     name, _, option = name.partition(" ")
     settings = config(name, averaging=0.9)
-    if option == "trace_loss":
-        settings = settings.replace(trace_loss=0.5, budget="trace")
-    elif option:
+    if option:
         settings = settings.replace(model=settings.model.replace(**{option: True}))
     tables = TABLES if name in PACKED else TABLES[:6]
     steps = [

@@ -10,11 +10,12 @@ from ipagnn._common.options import describe, flatten, phrases
 from ipagnn._common.toml import parse_settings, to_toml
 from ipagnn.languages.arithmetic import AUTHORS
 from ipagnn.models import IPAGNN, MODELS
-from ipagnn.training import TrainConfig, preset, read_config
+from ipagnn.training import TrainConfig, preset, read_config, train
 from ipagnn.training.config import RESUMABLE_FIELDS, OptimizerConfig, differing
-from ipagnn.training.legacy import RENAMED
+from ipagnn.training.legacy import RENAMED, RETIRED
 from ipagnn.training.presets import PAPER_ROWS
 from ipagnn.training.resolve import resolve
+from ipagnn.training.runs.files import RunError
 
 tables = st.recursive(
     st.dictionaries(
@@ -85,9 +86,7 @@ def test_paper_preset_is_the_papers_recipe() -> None:
         ({"optimizer": {"averaging": 1.0}}, "averaging is 1.0; it must be at least 0 and below 1"),
         ({"data": {"curriculum": 1.5}}, "from 0 to 1"),
         ({"data": {"curriculum": 0.5, "source": "some/place"}}, "train on the stream"),
-        ({"data": {"loops": 20, "source": "some/place"}}, "have the loops that they have"),
         ({"data": {"trace_limit": 20, "source": "some/place"}}, "have the traces that they have"),
-        ({"data": {"loops": -1}}, "loops is -1; it must be from 0 to"),
         ({"data": {"budget": "trace"}, "task": "partial"}, "a masked line leaves no trace to count"),
         ({"optimizer": {"learning_rate": 0}}, "learning_rate is 0.0; it must be above 0"),
         ({"optimizer": {"learning_rate": float("nan")}}, "learning_rate is nan"),
@@ -207,7 +206,8 @@ def test_old_files_are_read_under_the_new_names(tmp_path: Path) -> None:
 
 def test_every_old_name_has_a_place_and_no_name_is_in_two_groups() -> None:
     known = list(flatten(TrainConfig().to_dict()))
-    assert set(RENAMED.values()) <= set(known)
+    assert set(RENAMED.values()) <= set(known) | set(RETIRED)
+    assert not set(known) & set(RETIRED)
     grouped = [name.partition(".")[2] for name in known if name.partition(".")[0] in ("data", "optimizer", "run")]
     assert len(grouped) == len(set(grouped)) > 25
 
@@ -224,3 +224,17 @@ def test_every_option_says_what_it_means() -> None:
     own = [each for each in describe(TrainConfig) if not each.name.startswith("model.")]
     assert len(own) > 30
     assert [each.name for each in own if not each.help.endswith(".")] == []
+
+
+def test_runs_with_settings_of_earlier_versions_are_read_and_not_trained(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("loops = 0\ntrace_loss = 0.3\n" + FLAT)
+    config = read_config(file)
+    assert config.retired == "optimizer.trace_loss = 0.3"
+    assert TrainConfig.from_dict(config.to_dict()) == config
+    with pytest.raises(RunError, match=r"have optimizer.trace_loss = 0.3. Version 0.2.0 of ipagnn was the last"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    for key, without in RETIRED.items():
+        with pytest.raises(ValueError, match=f"'{key}' is not a setting any more. Version 0.2.0 was the last"):
+            TrainConfig.from_dict(parse_settings([f"{key}={without}"]))

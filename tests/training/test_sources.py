@@ -8,7 +8,7 @@ import pytest
 from ipagnn.data import DataSetError, Stream, generate, read_shards
 from ipagnn.data._compiled.collate import build_graphs
 from ipagnn.data.collate import StepBudget
-from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler, format_program
+from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler
 from ipagnn.models import ModelConfig, build_model, model_config
 from ipagnn.training import TrainConfig, preset
 from ipagnn.training.sources import Epochs, Windows, data_fingerprint, make_source, open_data, steps_of
@@ -192,12 +192,3 @@ def test_curriculum_is_told_by_the_fingerprint() -> None:
     config = preset("smoke")
     plain, with_it = (data_fingerprint(c, None) for c in (config, config.replace(curriculum=0.25)))
     assert with_it == f"{plain}, of even lengths for the first 0.25 of the examples"
-
-
-def test_loops_are_drawn_more_often_in_training_alone() -> None:
-    config = preset("paper").replace(loops=20)
-    usual, more = (make_source(c, None).table(0, 1_000) for c in (config.replace(loops=0), config))
-    counts = [sum("while" in format_program(program) for program in table) for table in (usual, more)]
-    assert counts[1] > 1.5 * counts[0] > 300
-    assert config.trained_model.grammar == config.model.grammar == preset("paper").model.grammar
-    assert data_fingerprint(config, None).endswith("in which loops have the weight 20")

@@ -61,21 +61,6 @@ def test_metrics_are_those_before_the_update(name: str) -> None:
     assert any(not torch.equal(before[key], x) for key, x in step.weights().items())
 
 
-def test_a_step_taught_by_traces_adds_their_loss() -> None:
-    config = preset("smoke", "ipa-gnn").replace(trace_loss=0.5)
-    table = make_source(config, None).table(0, 32)
-    model = build_model(config.model, seed=3)
-    output = model(model.collate(table, trace=True), record=("trace_loss",))
-    value_loss = cross_entropy(output.logits, torch.from_numpy(table.target).long())
-    (value_loss + 0.5 * output["trace_loss"].mean()).backward()
-    norm = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm()
-    step = make_step(build_model(config.model, seed=3), config, CPU)
-    step(step.prepare(table))
-    metrics = step.metrics()
-    assert metrics.norm == pytest.approx(float(norm), rel=1e-4)
-    assert metrics.loss == pytest.approx(value_loss.item(), rel=1e-5)  # of final values alone
-
-
 @pytest.mark.parametrize("name", list(MODELS))
 def test_bf16_keeps_weights_in_fp32_and_the_loss_near(name: str) -> None:
     config = preset("smoke", name)

@@ -60,9 +60,6 @@ def test_steps_by_traces_are_a_quarter_more_and_no_program_needs_more_than_the_m
         ({"data": {"budget": "papr"}}, "one of model, static, trace"),
         ({"data": {"budget": "trace"}, "task": "partial"}, "no trace to count"),
         ({"data": {"budget_cap": 0}}, "budget_cap is 0; it must be from 1 to"),
-        ({"optimizer": {"trace_loss": 1.0}, "task": "partial"}, "no trace to learn from"),
-        ({"optimizer": {"trace_loss": -1.0}}, "trace_loss is -1.0; it must be from 0 to"),
-        ({"optimizer": {"trace_loss": 1.0}, "model": {"name": "ggnn"}}, "train one of ipa-gnn, hard-ip-rnn"),
     ],
 )
 def test_mistakes_are_named(changes: dict[str, Any], told: str) -> None:

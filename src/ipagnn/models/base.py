@@ -256,7 +256,7 @@ class ProgramModel(nn.Module, ABC):
     def collate(self, programs: ProgramTable | Sequence[Program], *, trace: bool = False) -> Batch:
         """The batch of `programs`, with the step budget of this model, on the CPU.
 
-        With `trace` it holds the true traces of complete programs, and outputs may record a `trace_loss`.
+        With `trace` it holds the true traces of complete programs.
         """
         grammar = self.config.grammar
         return collate(

@@ -16,7 +16,7 @@ from ipagnn.models.output import Output, recorded
 from ipagnn.models.registry import register
 from ipagnn.nn.control import InstructionPointer
 from ipagnn.nn.layer import IPAGNNLayer
-from ipagnn.ops.pointer.rows import branch_labels, plan_rows
+from ipagnn.ops.pointer.rows import plan_rows
 
 
 @register
@@ -49,7 +49,7 @@ class IPAGNN(ProgramModel):
 
     name: ClassVar[str] = "ipa-gnn"
     title: ClassVar[str] = "IPA-GNN"
-    records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "states", "dropped", "trace_loss"})
+    records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "states", "dropped"})
     can_prune: ClassVar[bool] = True
     has_executions: ClassVar[bool] = True
     reliable_lines: ClassVar[int | None] = None
@@ -74,8 +74,7 @@ class IPAGNN(ProgramModel):
         self, batch: Batch, *, record: frozenset[str] = frozenset(), execution: str = "auto", prune: float = 0.0
     ) -> Output:
         """See `ProgramModel.forward`."""
-        labels = batch.plan(batch_labels) if "trace_loss" in record else None
-        walked = self.layer(*self.walked(batch), record=record, execution=execution, prune=prune, labels=labels)
+        walked = self.layer(*self.walked(batch), record=record, execution=execution, prune=prune)
         return Output({"value": self.output(walked.final)}, recorded(walked.recorded, record))
 
     def walked(self, batch: Batch) -> tuple[Graphs, Tensor]:
@@ -85,17 +84,4 @@ class IPAGNN(ProgramModel):
     def prepare(self, batch: Batch, *, record: Collection[str] = ()) -> Batch:
         """See `ProgramModel.prepare`."""
         batch.graphs.plan(plan_rows)
-        if "trace_loss" in record:
-            batch.plan(batch_labels)
         return batch
-
-
-def batch_labels(batch: Batch) -> Tensor:
-    """The side that the true traces take at each row, -1 elsewhere. int8 [row]
-
-    Raises:
-        ValueError: The batch does not hold the true traces.
-    """
-    if batch.trace_offsets is None or batch.trace is None:
-        raise ValueError("The batch has no true traces, so there is no trace_loss; collate it with trace=True.")
-    return branch_labels(batch.graphs, batch.trace_offsets, batch.trace)

@@ -13,7 +13,6 @@ AXES: Final[dict[str, tuple[str, ...]]] = {
     "branch": ("step", "node"),
     "states": ("step+1", "node", "state"),
     "dropped": ("program",),
-    "trace_loss": ("program",),
 }
 """Axes of the quantities that models of this package record. `step+1` counts from before the first step on.
 
@@ -22,8 +21,6 @@ AXES: Final[dict[str, tuple[str, ...]]] = {
 - `branch`: Probability of the true branch, NaN where nothing was decided.
 - `states`: h_{t,n}; 0 where the packed execution computes none.
 - `dropped`: Pointer mass dropped by pruning, summed over steps.
-- `trace_loss`: The negative logarithm of the probability of all decisions that the true trace takes, each made where
-  and when it does. Only for batches with branch labels.
 """
 
 

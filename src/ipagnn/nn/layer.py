@@ -132,7 +132,6 @@ class IPAGNNLayer(nn.Module):
         record: Iterable[str] = ("pointer",),
         execution: str = "auto",
         prune: float = 0.0,
-        labels: Tensor | None = None,
     ) -> Walked:
         """Walk the graphs.
 
@@ -146,8 +145,6 @@ class IPAGNNLayer(nn.Module):
                 reach; `reference` computes them all.
             execution: How to compute; `auto` takes the fastest way there is. See `ipagnn.ops`.
             prune: At inference, mass below this that arrives at a node is dropped.
-            labels: The side that the true trace takes at each row (`ipagnn.ops.pointer.rows.branch_labels`), to record
-                `trace_loss`, the negative logarithm of the probability of all these decisions [graph].
         """
         if len(inputs) != graphs.nodes:
             raise ValueError(f"There are inputs of {len(inputs)} nodes, and the graphs have {graphs.nodes}.")
@@ -169,7 +166,6 @@ class IPAGNNLayer(nn.Module):
             normalise=self.normalise,
             prune=prune,
             record=frozenset(record),
-            labels=labels,
             lstm=self._lstm(graphs, inputs) if state is None else None,
         )
         result = walk(call, execution)

@@ -64,9 +64,8 @@ class PointerCall:
         hard: Decide by arg max.
         normalise: Divide arriving states by the mass that arrived.
         prune: At inference, less mass than this arriving at a node is dropped.
-        record: Any of `pointer`, `branch`, `states`, `dropped` and `trace_loss`; where mass is pruned also `exit_mass`,
-            what reached each exit.
-        labels: For `trace_loss`: the side that the true trace takes at each row of the plan, -1 elsewhere. int8 [row]
+        record: Any of `pointer`, `branch`, `states` and `dropped`; where mass is pruned also `exit_mass`, what reached
+            each exit.
         lstm: The weights behind `execute` and `decide`, if they are a statement LSTM and a Dense layer.
         grad: Whether gradients will be asked for.
     """
@@ -79,7 +78,6 @@ class PointerCall:
     normalise: bool = True
     prune: float = 0.0
     record: frozenset[str] = frozenset()
-    labels: Tensor | None = None
     lstm: StatementLSTM | None = None
     grad: bool = field(default_factory=torch.is_grad_enabled)
 

@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor
 
-from ipagnn.data.graphs import Graphs, edge_mask, node_graph
+from ipagnn.data.graphs import edge_mask, node_graph
 from ipagnn.ops.call import PointerCall, PointerResult
 from ipagnn.ops.pointer.equations import branch_decisions, divide, spread
-from ipagnn.ops.pointer.rows import LEAST, plan_rows, steps_of_rows
 
 
 def refuses(call: PointerCall) -> str | None:
@@ -27,13 +26,11 @@ def run(call: PointerCall) -> PointerResult:
     source = torch.cat([nodes[edges[:, side]] for side in range(edges.shape[1])])  # [edge]
     target = torch.cat([graphs.successors[edges[:, side], side] for side in range(edges.shape[1])])
     side = torch.repeat_interleave(edges.sum(dim=0))
-    labels = _labels(call)
 
     h = call.initial.new_zeros(graphs.nodes, *call.initial.shape[1:])
     h = h.index_copy(0, graphs.start.long(), call.initial)
     p = h.new_zeros(graphs.nodes).index_fill(0, graphs.start.long(), 1.0)
     dropped = p.new_zeros(len(graphs))
-    trace_loss = p.new_zeros(len(graphs))
     found: dict[str, list[Tensor]] = {"pointer": [p], "branch": [], "states": [_readable(h, p, call)]}
     decided = edges[:, 1:].any(dim=1)
     for t in range(max(graphs.steps.tolist(), default=0)):
@@ -52,10 +49,6 @@ def run(call: PointerCall) -> PointerResult:
             arriving, arrived = torch.where(spread(small, h), 0.0, arriving), torch.where(small, 0.0, arrived)
         h = torch.where(spread(running, h), torch.where(spread(is_exit, h), a + total, arriving), h)
         p = torch.where(running, arrived, p)
-        if labels is not None:
-            soft = branch_decisions(logits, edges, hard=False)
-            taken = soft.gather(1, labels[t].clamp(min=0)[:, None]).squeeze(1).clamp(min=LEAST)
-            trace_loss = trace_loss.index_add(0, owner, torch.where(labels[t] >= 0, -taken.log(), 0.0))
         if "pointer" in call.record:
             found["pointer"].append(p)
         if "branch" in call.record:
@@ -66,8 +59,6 @@ def run(call: PointerCall) -> PointerResult:
     recorded = {name: series[name] for name in call.record & series.keys()}
     if "dropped" in call.record:
         recorded["dropped"] = dropped
-    if "trace_loss" in call.record:
-        recorded["trace_loss"] = trace_loss
     return PointerResult(_readable(h, p, call)[exits], recorded)
 
 
@@ -75,13 +66,3 @@ def _readable(h: Tensor, p: Tensor, call: PointerCall) -> Tensor:
     """The states, those of the exits divided by the mass there. [node, *state]"""
     exits = call.graphs.exits.long()
     return h.index_copy(0, exits, divide(h[exits], p[exits])) if call.normalise else h
-
-
-def _labels(call: PointerCall) -> Tensor | None:
-    """The side that the true trace takes at each node of each step, -1 elsewhere. int64 [step, node]"""
-    if "trace_loss" not in call.record or call.labels is None:
-        return None
-    graphs: Graphs = call.graphs
-    rows = graphs.plan(plan_rows)
-    grid = call.labels.new_full((max(graphs.steps.tolist(), default=0), graphs.nodes), -1).long()
-    return grid.index_put((steps_of_rows(rows), rows.node.long()), call.labels.long())

@@ -47,14 +47,12 @@ def describe_settings(config: TrainConfig) -> str:
         words.append(f"weights averaged ({config.optimizer.averaging:g})")
     if config.data.curriculum:
         words.append(f"even lengths for {config.data.curriculum:.0%}")
-    if config.data.loops:
-        words.append(f"more loops (weight {config.data.loops})")
     words += phrases(config.model)
     if config.data.budget != "model":
         counted = "by loop counts" if config.data.budget == "static" else "by traces"
         words.append(f"trained with enough steps ({counted}, at most {config.data.budget_cap})")
-    if config.optimizer.trace_loss:
-        words.append(f"taught by traces ({config.optimizer.trace_loss:g})")
+    if config.retired:
+        words.append(f"with version 0.2.0: {config.retired}")
     if config.data.bucket_batches > 1:
         words.append(f"windows of {config.data.bucket_batches}")
     if config.run.precision != default.run.precision:

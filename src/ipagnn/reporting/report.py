@@ -72,7 +72,7 @@ def _variant(run: RunRecord) -> str:
     """What tells the rows of a model apart."""
     words = variants(run.model)
     words += [_STEPS] if run.config.data.budget != "model" else []
-    words += [_TRACES] if run.config.optimizer.trace_loss > 0 else []
+    words += [_TRACES] if "trace_loss" in run.config.retired else []
     return ", ".join(words)
 
 

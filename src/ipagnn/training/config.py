@@ -8,11 +8,11 @@ from typing import Any, Final, Literal, Self
 from ipagnn._common.options import check_options, flatten, option, options_from_dict, options_to_dict
 from ipagnn.data.collate import STEP_LIMIT, StepBudget
 from ipagnn.data.splits import TRAINING_LENGTH, VALIDATION_COUNT
-from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, MAX_WEIGHT, MIN_LENGTH
+from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, MIN_LENGTH
 from ipagnn.languages.arithmetic.program import Task
 from ipagnn.models import IPAGNN, MODELS, ModelConfig, config_from_dict
 from ipagnn.models.legacy import upgrade_model
-from ipagnn.training.legacy import RENAMED
+from ipagnn.training.legacy import RENAMED, RETIRED
 from ipagnn.training.stages import Stage
 
 STREAM: Final = "stream"
@@ -47,13 +47,6 @@ class DataConfig:
         "paper's training lengths. Only for the stream.",
         least=0,
         most=1,
-    )
-    loops: int = option(
-        0,
-        "Weight of loops among the statements of training programs, in place of the grammar's `stmt_repeat`, which "
-        "validation and tests keep; 0 leaves it as it is. Only for the stream.",
-        least=0,
-        most=MAX_WEIGHT,
     )
     trace_limit: int = option(
         0,
@@ -113,14 +106,6 @@ class OptimizerConfig:
         "validated and kept.",
         least=0,
         below=1,
-    )
-    trace_loss: float = option(
-        0.0,
-        "Weight of a second loss, the negative logarithm of the probability of all decisions that a program's true "
-        "trace takes; 0 learns from final values alone, as the paper does. For the models that walk the graph with a "
-        "pointer, packed, and complete programs only.",
-        least=0,
-        most=1e6,
     )
 
     def __post_init__(self) -> None:
@@ -193,6 +178,10 @@ class TrainConfig:
         "they take keep their defaults. Without stages, those settings make the one part of a run. Only for the "
         "stream.",
     )
+    retired: str = option(
+        "",
+        "Settings of a run of an earlier version that this one does not have. Such runs are read, and not trained.",
+    )
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -219,7 +208,6 @@ class TrainConfig:
         data = self.data
         for name, value, have, none in (
             ("curriculum", data.curriculum, "lengths", 0),
-            ("loops", data.loops, "loops", 0),
             ("trace_limit", data.trace_limit, "traces", 0),
             ("stages", len(self.stages), "lengths", "[]"),
         ):
@@ -232,21 +220,10 @@ class TrainConfig:
             raise ValueError(
                 "budget is trace and task is partial; a masked line leaves no trace to count, so choose static."
             )
-        if self.optimizer.trace_loss and self.task != "full":
-            raise ValueError(
-                f"trace_loss is {self.optimizer.trace_loss:g} and task is partial; a masked line leaves no trace to "
-                "learn from, so set it to 0."
-            )
 
     def _check_model(self) -> None:
         """Refuse what the model cannot do."""
         model = MODELS[self.model.name]
-        if self.optimizer.trace_loss and "trace_loss" not in model.records:
-            able = ", ".join(name for name, known in MODELS.items() if "trace_loss" in known.records)
-            raise ValueError(
-                f"trace_loss is {self.optimizer.trace_loss:g}, and {self.model.name} does not record its decisions "
-                f"along the trace; set it to 0, or train one of {able}."
-            )
         if self.task not in model.tasks:
             raise ValueError(
                 f"The model {self.model.name} cannot be trained on the {self.task} task, only on "
@@ -278,7 +255,10 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as TOML and JSON know them; `from_dict` reads it back."""
-        return options_to_dict(self) | {"model": self.model.to_dict()}
+        values = options_to_dict(self) | {"model": self.model.to_dict()}
+        if not self.retired:
+            del values["retired"]
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -290,6 +270,9 @@ class TrainConfig:
         for key, value in values.items():
             if key in RENAMED and not (isinstance(value, Mapping) and key in _GROUPS):
                 raise ValueError(f"{key!r} is not a setting any more. Did you mean {RENAMED[key]!r}?")
+        for key in flatten(values):
+            if key in RETIRED:
+                raise ValueError(f"{key!r} is not a setting any more. Version 0.2.0 was the last that had it.")
         given = dict(values)
         if "model" in given:
             model = given["model"]

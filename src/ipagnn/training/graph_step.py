@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import ProgramModel
-from ipagnn.models.ipa_gnn import IPAGNN, batch_labels
+from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.models.sequence import SequenceModel
 from ipagnn.nn.cell import Decoder
 from ipagnn.ops.pointer.hopper import launcher as packed_hopper
@@ -68,9 +68,8 @@ class GraphStep(CapturedStep[Plan, Launcher]):
         """The plan of a batch, in page-locked memory."""
         model = self._model
         assert isinstance(model, IPAGNN | SequenceModel)
-        batch = model.collate(table, trace=self._trace_loss > 0)
-        labels = batch.plan(batch_labels) if self._trace_loss else None
-        return Plan.build(*model.walked(batch), batch.target, labels, groups=self._groups, pinned=True)
+        batch = model.collate(table)
+        return Plan.build(*model.walked(batch), batch.target, groups=self._groups, pinned=True)
 
     def _empty(self, capacity: Capacity) -> Plan:
         return Plan.empty(capacity, self._device)
@@ -87,7 +86,6 @@ class GraphStep(CapturedStep[Plan, Launcher]):
             hard=isinstance(model, IPAGNN) and model.hard,
             normalise=isinstance(model, IPAGNN) and model.config.normalise,
             exact=self._exact,
-            trace_loss=self._trace_loss / capacity.programs,
         )
 
     def _run(self, plan: Plan, launcher: Launcher) -> None:

@@ -38,9 +38,12 @@ RENAMED: Final = {
 }
 """New names of settings by their old ones."""
 
+RETIRED: Final = {"data.loops": 0, "optimizer.trace_loss": 0.0}
+"""Settings of earlier versions that this one does not have, with the values that had no effect."""
+
 
 def upgrade_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a file under the names that they have now.
+    """Settings of a file under the names that they have now; those that are gone and had an effect, as `retired`.
 
     Args:
         values: Settings of this or of an earlier version, as nested tables.
@@ -52,4 +55,10 @@ def upgrade_settings(values: Mapping[str, Any]) -> dict[str, Any]:
             continue
         group, dot, name = RENAMED.get(key, key).partition(".")
         upgraded[group] = {**upgraded.get(group, {}), name: value} if dot else value
-    return upgraded
+    retired = []
+    for key, without in RETIRED.items():
+        group, _, name = key.partition(".")
+        if name in upgraded.get(group, {}):
+            value = upgraded[group].pop(name)
+            retired += [f"{key} = {value}"] if value != without else []
+    return upgraded | ({"retired": ", ".join(retired)} if retired else {})

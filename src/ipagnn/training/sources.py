@@ -238,8 +238,6 @@ def make_source(config: TrainConfig, data: DataSet | None, stage: Stage | None =
     batch_size = config.data.batch_size
     if data is None:
         grammar = config.model.grammar
-        if config.data.loops:
-            grammar = replace(grammar, stmt_repeat=config.data.loops)
         sampler = training_sampler(config.task, config.data.length, config.seed, grammar)
         limits = [config.data.trace_limit, config.data.budget_cap if config.data.budget == "trace" else 0]
         if any(limits):
@@ -301,8 +299,6 @@ def data_fingerprint(config: TrainConfig, data: DataSet | None) -> str:
         stream = f"stream of {config.task} programs in stages ({stages}), seed {config.seed}"
     if config.data.curriculum:
         stream += f", of even lengths for the first {config.data.curriculum:g} of the examples"
-    if config.data.loops:
-        stream += f", in which loops have the weight {config.data.loops}"
     if config.data.trace_limit:
         stream += f", that execute at most {config.data.trace_limit} statements"
     if config.data.budget == "trace":

@@ -151,14 +151,12 @@ class PlainStep:
         self._model = model.to(device).train()
         self._device = device
         self._half = config.run.precision == "bf16"
-        self._trace_loss = config.optimizer.trace_loss
-        self._records = (*model.learns_from, *(("trace_loss",) if self._trace_loss else ()))
         self._update = Update(self._model, config)
         self._tally = Tally(device)
 
     def prepare(self, table: ProgramTable) -> Batch:
         """The batch, in page-locked memory if it is to go to a GPU."""
-        batch = self._model.prepare(self._model.collate(table, trace=self._trace_loss > 0), record=self._records)
+        batch = self._model.prepare(self._model.collate(table), record=self._model.learns_from)
         return batch.pin_memory() if self._device.type == "cuda" else batch
 
     def __call__(self, prepared: Batch) -> None:
@@ -166,14 +164,13 @@ class PlainStep:
         batch = prepared.to(self._device, non_blocking=True)
         self._update.zero_gradients()
         with autocast(self._device, self._half):
-            output = self._model(batch, record=self._records)
+            output = self._model(batch, record=self._model.learns_from)
         self._learn(output, batch)
 
     def _learn(self, output: Output, batch: Batch) -> None:
         """From what the model said and should have said to changed weights and metrics."""
         loss = self._model.loss(output, batch)
-        whole = loss + self._trace_loss * output["trace_loss"] if self._trace_loss else loss
-        whole.mean().backward()
+        loss.mean().backward()
         self._update()
         correct = self._model.correct(output, batch)
         self._tally.add(loss.detach(), correct, self._update.norm, self._update.failed)

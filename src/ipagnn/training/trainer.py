@@ -82,9 +82,15 @@ def train(
         What came out; that of the first time if the run had already finished.
 
     Raises:
-        RunError: The folder holds something else, or the gradient failed (see `TrainConfig.on_nan`).
+        RunError: The folder holds something else, the gradient failed (see `TrainConfig.on_nan`), or settings of an
+            earlier version have no effect in this one.
         KeyboardInterrupt: On SIGINT or SIGTERM, after a checkpoint; the second signal does not wait for it.
     """
+    if config.retired:
+        raise RunError(
+            f"The settings have {config.retired}. Version 0.2.0 of ipagnn was the last that had this; train with that "
+            "version, or leave it out."
+        )
     started = time.monotonic()
     folder = RunFolder(run)
     with ExitStack() as stack:

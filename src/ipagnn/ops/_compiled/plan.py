@@ -158,11 +158,11 @@ def token_order(tokens, vocabulary, chunk):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def fill_plan(  # type: ignore[no-untyped-def]
-    step_offsets, program, true, false, branches, taken, tokens, target, vocabulary, chunk, row_chunk,
+    step_offsets, program, true, false, branches, tokens, target, vocabulary, chunk, row_chunk,
     to_offsets, to_chunks, to_first_chunk, to_chunk_offsets, to_true, to_false,
     to_arrival_offsets, to_arrivals, to_order, to_tokens, to_branches, to_target,
 ):  # fmt: skip
-    """Write all fields of a plan for a GPU (`models.packed_plan`): one call without a lock, so threads do not wait."""
+    """Write all fields of a `Plan` of `ops.pointer.triton`: one call without a lock, so threads do not wait."""
     count, programs = len(program), len(target)
     groups, steps = to_offsets.shape[0], len(step_offsets) - 1
     group_of = group_programs(step_offsets, program, programs, groups, row_chunk)
@@ -174,7 +174,7 @@ def fill_plan(  # type: ignore[no-untyped-def]
         at = place[row]
         to_true[at] = place[true[row]] if 0 <= true[row] < count else true[row]
         to_false[at] = place[false[row]] if 0 <= false[row] < count else false[row]
-        to_branches[at] = taken[row] + 2 if len(taken) and taken[row] >= 0 else branches[row]
+        to_branches[at] = branches[row]
         for k in range(4):
             to_tokens[at, k] = tokens[row, k]
     arrival_offsets, arrivals = build_arrivals(to_true[:count], to_false[:count], programs)

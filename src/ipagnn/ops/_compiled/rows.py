@@ -120,39 +120,3 @@ def build_rows(successors, offsets, starts, exits, steps):  # type: ignore[no-un
             size = grown
             t += 1
     return step_offsets[: last + 1], row_node, row_graph, target
-
-
-@njit(cache=True, nogil=True)
-def label_branches(  # type: ignore[no-untyped-def]
-    successors, exits, trace_offsets, trace, first_rows, row_node, row_graph, target
-):
-    """The edge that each graph's true trace takes at the rows that it passes: its side, -1 elsewhere. int8 [row]
-
-    A trace is followed until it arrives at the exit, or leaves the rows because the steps do not suffice for it.
-
-    Args:
-        successors, exits: The graphs.
-        trace_offsets, trace: Their true traces, none cut off while there are rows.
-        first_rows: How many rows the first step has: one for each graph that has any.
-        row_node, row_graph, target: The rows.
-    """
-    rows = len(row_node)
-    taken = np.full(rows, -1, np.int8)
-    for start in range(first_rows):
-        graph = row_graph[start]
-        row, at = start, trace_offsets[graph]
-        while 0 <= row < rows:
-            node, at = row_node[row], at + 1
-            following = trace[at] if at < trace_offsets[graph + 1] else exits[graph]
-            side, edges = -1, 0
-            for each in range(successors.shape[1]):
-                if _is_edge(successors, node, each):
-                    edges += 1
-                    if successors[node, each] == following:
-                        side = each
-            if side < 0:  # the trace was cut off here
-                break
-            if edges > 1:
-                taken[row] = side
-            row = target[row, side]
-    return taken

@@ -15,12 +15,9 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.graphs import Graphs, Tensors, edge_mask
-from ipagnn.ops._compiled.rows import build_rows, label_branches
+from ipagnn.ops._compiled.rows import build_rows
 from ipagnn.ops.call import PointerCall, PointerResult
 from ipagnn.ops.pointer.equations import branch_decisions, divide, spread
-
-LEAST = 1e-30
-"""Probabilities below this are taken for it in logarithms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +51,6 @@ def plan_rows(graphs: Graphs) -> Rows:
     rows = torch.from_numpy(node)
     edges = edge_mask(graphs)[rows.long()]
     return Rows(tuple(offsets.tolist()), rows, torch.from_numpy(graph), edges, torch.from_numpy(target)).to(device)
-
-
-def branch_labels(graphs: Graphs, trace_offsets: Tensor, trace: Tensor) -> Tensor:
-    """The side that the true traces take at each row, -1 where they do not pass or decide nothing. int8 [row]"""
-    rows = graphs.plan(plan_rows)
-    if not len(rows):
-        return torch.zeros(0, dtype=torch.int8, device=graphs.device)
-    fields = (graphs.successors, graphs.exits, trace_offsets, trace)
-    of_rows = (rows.node, rows.graph, rows.target)
-    reads, walks = ([np.ascontiguousarray(x.cpu().numpy()) for x in some] for some in (fields, of_rows))
-    return torch.from_numpy(label_branches(*reads, rows.step_offsets[1], *walks)).to(graphs.device)  # type: ignore[call-arg]
 
 
 def steps_of_rows(rows: Rows) -> Tensor:
@@ -116,13 +102,11 @@ class RowValues:
     Attributes:
         mass: p. [row]
         shares: Of its successors. [row, 2 or 3]
-        soft: The same before an arg max. [row, 2 or 3]
         states, proposals: h before it executes, and a after it; None where they were not kept. [row, *state]
     """
 
     mass: Tensor
     shares: Tensor
-    soft: Tensor
     states: Tensor | None = None
     proposals: Tensor | None = None
 
@@ -148,8 +132,7 @@ def run(call: PointerCall) -> PointerResult:
         logits = a.new_zeros(len(node), sides) if call.decide is None else call.decide(a, node)
         shares = branch_decisions(logits, rows.edges[first:end], hard=call.hard)  # equation 4
         if call.record:
-            soft = branch_decisions(logits, rows.edges[first:end], hard=False) if call.hard else shares
-            values.append((mass, shares, soft, state, a))
+            values.append((mass, shares, state, a))
         weights = (mass[:, None] * shares).flatten()
 
         def arriving(
@@ -170,13 +153,11 @@ def run(call: PointerCall) -> PointerResult:
     final = divide(final, absorbed) if call.normalise else final
     if not values:
         nothing = final.new_zeros(0, sides)
-        values = [(nothing[:, 0], nothing, nothing, call.initial[:0], call.initial[:0])]
+        values = [(nothing[:, 0], nothing, call.initial[:0], call.initial[:0])]
     found = RowValues(*(torch.cat(parts) for parts in zip(*values, strict=True)))
     recorded = record_rows(graphs, found, call.record, normalise=call.normalise, initial=call.initial)
     if "dropped" in call.record:
         recorded["dropped"] = final.new_zeros(len(graphs))
-    if "trace_loss" in call.record and call.labels is not None:
-        recorded["trace_loss"] = trace_losses(found.soft, call.labels, rows, len(graphs))
     return PointerResult(final, recorded)
 
 
@@ -232,10 +213,3 @@ def record_rows(
         final = divide(total, mass) if normalise else total
         found["states"] = place(values.states, last + 1, 0.0).index_copy(1, exits, final)
     return found
-
-
-def trace_losses(shares: Tensor, labels: Tensor, rows: Rows, graphs: int) -> Tensor:
-    """The negative logarithm of the probability of all labelled decisions. [graph]"""
-    row = (labels >= 0).nonzero().squeeze(1)
-    probability = shares[row, labels[row].long()].clamp(min=LEAST)
-    return shares.new_zeros(graphs).index_add(0, rows.graph[row].long(), -probability.log())

@@ -47,17 +47,16 @@ def execute(call: PointerCall) -> PointerResult:
     parts = Parts(
         rows,
         places.to(torch.int32),
-        call.labels,
         len(call.graphs),
         hard=call.hard,
         normalise=call.normalise,
         keep=kept or learns,
         spare=spare,
     )
-    final, trace_loss = _Execute.apply(parts, *weights)  # type: ignore[no-untyped-call]
-    recorded = {"trace_loss": trace_loss} if "trace_loss" in call.record and call.labels is not None else {}
+    final: Tensor = _Execute.apply(parts, *weights)  # type: ignore[no-untyped-call]
+    recorded: dict[str, Tensor] = {}
     if kept:
-        recorded |= record_rows(call.graphs, parts.values(), call.record, normalise=call.normalise)
+        recorded = record_rows(call.graphs, parts.values(), call.record, normalise=call.normalise)
     if "dropped" in call.record:
         recorded["dropped"] = final.new_zeros(len(final))
     return PointerResult(final, recorded)
@@ -69,7 +68,7 @@ _spare: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 class _Execute(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, parts: Parts, *weights: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, parts: Parts, *weights: Tensor) -> Tensor:
         ctx.parts = parts
         return parts.forward(*weights)
 

@@ -69,7 +69,6 @@ class Portion:
         tokens: Rows of the token table. [row, 4]
         program, true, false: As `graph` and the two sides of `target` of `Rows`. [row]
         branches: Whether the row decides. [row]
-        labels: The side that the true trace takes, -1 elsewhere; None if it is not known. [row]
         rows: Where its rows stand among those of the batch; None if it has them all. [row]
     """
 
@@ -80,5 +79,4 @@ class Portion:
     branches: Tensor
     true: Tensor
     false: Tensor
-    labels: Tensor | None = None
     rows: Tensor | None = None

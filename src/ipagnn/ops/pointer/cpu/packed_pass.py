@@ -20,9 +20,6 @@ from ipagnn.ops.pointer.equations import EPSILON
 
 TOKENS = 4
 
-LEAST = 1e-30
-"""Probabilities below this are taken for it in logarithms."""
-
 ALIGNED = 16
 """Buffers begin at multiples of so many numbers: a cache line."""
 
@@ -115,25 +112,8 @@ class PackedPass(ABC):
     def table_gradient(self) -> Tensor:
         """The gradients of layer 1's gates, summed by token."""
 
-    def trace_loss(self) -> Tensor:
-        """Of the decisions that the true traces take: the negative logarithms of their probabilities. [program]"""
-        loss = torch.zeros_like(self.arrived)
-        if self.portion.labels is not None and self.weights.branch_weight is not None:
-            row = (self.portion.labels >= 0).nonzero().squeeze(1)
-            probability = self.soft[row, self.portion.labels[row].long()]
-            loss.index_add_(0, self.portion.program[row], -probability.clamp(min=LEAST).log())
-        return loss
-
-    def _trace_slopes(self, d_trace_loss: Tensor) -> Tensor:
-        """The gradient that `trace_loss` gives to the score of each row."""
-        taken, slopes = self.portion.labels, self.soft.new_zeros(self.rows)
-        if taken is not None:
-            missed = self.soft[:, 0] - (taken == 0).to(slopes.dtype)
-            slopes = torch.where(taken >= 0, d_trace_loss[self.portion.program] * missed, slopes)
-        return slopes
-
-    def backward(self, d_final: Tensor, d_trace_loss: Tensor) -> list[Tensor]:
-        """From the gradients of `final` and `trace_loss` to those of the weights, in the order of `Weights.of`.
+    def backward(self, d_final: Tensor) -> list[Tensor]:
+        """From the gradients of `final` to those of the weights, in the order of `Weights.of`.
 
         Raises:
             RuntimeError: It ran before: the gates are gone.
@@ -143,7 +123,7 @@ class PackedPass(ABC):
         new = self.final.new_empty
         self.d_exit = d_final * scale(self.arrived)[:, None] if self.normalise else d_final.contiguous()
         self.d_arrived = -(self.d_exit * self.final).sum(dim=1) if self.normalise else torch.zeros_like(self.arrived)
-        self.d_mass, self.d_score = new(self.rows), self._trace_slopes(d_trace_loss)
+        self.d_mass, self.d_score = new(self.rows), new(self.rows).zero_()
         self.walk_back()
         self.memory = None
         return self._weight_gradients()

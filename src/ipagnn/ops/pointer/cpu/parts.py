@@ -32,7 +32,6 @@ class Parts:
     Args:
         rows: The plan.
         tokens: Rows of the token table for the statement of each row. [row, 4]
-        labels: The side that the true trace takes at each row, -1 elsewhere; None if it is not known. [row]
         programs: Number of programs in the batch.
         hard: Decide by arg max.
         normalise: Divide arriving states by the mass that arrived.
@@ -45,7 +44,6 @@ class Parts:
         self,
         rows: Rows,
         tokens: Tensor,
-        labels: Tensor | None,
         programs: int,
         *,
         hard: bool,
@@ -53,17 +51,12 @@ class Parts:
         keep: bool,
         spare: list[Tensor] | None = None,
     ) -> None:
-        self._rows, self._tokens, self._labels, self._programs, self._spare = rows, tokens, labels, programs, spare
+        self._rows, self._tokens, self._programs, self._spare = rows, tokens, programs, spare
         self._hard, self._normalise, self._keep = hard, normalise, keep
         self._passes: list[CompiledPass] = []
 
-    def forward(self, *weights: Tensor) -> tuple[Tensor, Tensor]:
-        """From the weights in the order of `Weights.of` to what programs end with.
-
-        Returns:
-            The state of each exit [program, 4 * hidden], and the loss of the decisions that the true traces take, as
-            far as the rows tell them [program].
-        """
+    def forward(self, *weights: Tensor) -> Tensor:
+        """From the weights in the order of `Weights.of` to the state of each exit. [program, 4 * hidden]"""
         with torch.autocast("cpu", enabled=False):
             loaded = Weights.of(*(weight.detach() for weight in weights))
         count = max(1, min(torch.get_num_threads(), int(len(self._rows) * loaded.hidden**2 / LEAST_WORK)))
@@ -75,23 +68,21 @@ class Parts:
             done.forward()
             return done
 
-        portions = split(self._rows, self._tokens, self._labels, self._programs, count)
+        portions = split(self._rows, self._tokens, self._programs, count)
         memories = self._borrow(len(portions), loaded.bias_2)
         self._passes = run_parallel(execute, portions)
-        losses = [done.trace_loss() for done in self._passes]
-        return torch.cat([done.final for done in self._passes]), torch.cat(losses)
+        return torch.cat([done.final for done in self._passes])
 
-    def backward(self, d_final: Tensor, d_trace_loss: Tensor) -> list[Tensor]:
+    def backward(self, d_final: Tensor) -> list[Tensor]:
         """The gradients of the weights, from those of what `forward` gave."""
         counts = [done.portion.programs for done in self._passes]
         memories = [done.memory for done in self._passes]
 
-        def back(part: tuple[CompiledPass, Tensor, Tensor]) -> list[Tensor]:
-            done, *gradients = part
-            return done.backward(*gradients)
+        def back(part: tuple[CompiledPass, Tensor]) -> list[Tensor]:
+            done, gradient = part
+            return done.backward(gradient)
 
-        given = zip(self._passes, d_final.split(counts), d_trace_loss.split(counts), strict=True)
-        first, *others = run_parallel(back, given)
+        first, *others = run_parallel(back, zip(self._passes, d_final.split(counts), strict=True))
         if self._spare is not None:
             with _lock:
                 self._spare[:] = [memory for memory in memories if memory is not None]
@@ -110,17 +101,17 @@ class Parts:
 
     def values(self) -> RowValues:
         """What was computed for all rows, in their order."""
-        parts = [(done.mass, done.shares, done.soft, done.before, done.after) for done in self._passes]
+        parts = [(done.mass, done.shares, done.before, done.after) for done in self._passes]
         if len(parts) == 1:
             return RowValues(*parts[0])
         order = torch.cat([done.portion.rows for done in self._passes if done.portion.rows is not None]).argsort()
         return RowValues(*(torch.cat(values)[order] for values in zip(*parts, strict=True)))
 
 
-def split(rows: Rows, tokens: Tensor, labels: Tensor | None, programs: int, parts: int) -> list[Portion]:
+def split(rows: Rows, tokens: Tensor, programs: int, parts: int) -> list[Portion]:
     """Up to `parts` portions of about equally many rows: programs that follow each other, at least one row each."""
     true, false = rows.target.t().contiguous()
-    fields = (tokens, rows.graph, rows.edges[:, 1].contiguous(), true, false, labels)
+    fields = (tokens, rows.graph, rows.edges[:, 1].contiguous(), true, false)
     whole = Portion(rows.step_offsets, programs, *fields)
     if parts == 1:
         return [whole]
@@ -145,9 +136,8 @@ def _portion(whole: Portion, first: int, last: int) -> Portion:
     places[here] = torch.arange(len(here), dtype=places.dtype)
     places[rows + first : rows + last] = len(here) + torch.arange(last - first, dtype=places.dtype)
     true, false = places[whole.true[here]], places[whole.false[here]]
-    labels = None if whole.labels is None else whole.labels[here]
     program = whole.program[here] - first
-    return Portion(steps, last - first, whole.tokens[here], program, whole.branches[here], true, false, labels, here)
+    return Portion(steps, last - first, whole.tokens[here], program, whole.branches[here], true, false, here)
 
 
 _SOFTLY = 1  # omp_pause_soft

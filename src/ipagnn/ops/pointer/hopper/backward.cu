@@ -21,7 +21,6 @@ struct Gradients {
   float *d_state, *d_pointer, *d_score;  // d_state: of c1, h1, c2, h2 [4][row][P]
   float *along;                          // products of rows' states and their gradients, by block and layer
   const float *final_mass, *d_final, *along_final;
-  float trace_loss;  // weight of the loss of decisions on a true trace
 };
 struct Source { float weight[2], slope; };  // of a row's edges, true and false, and of its score
 
@@ -168,7 +167,7 @@ __device__ __forceinline__ void dots(Team &team, const Plan &plan, const State &
 struct Edges {
   int target;
   float mass, d_mass, p, soft;
-  int branching;  // see packed_plan.py
+  int branching;  // see triton/plan.py
   // What is known before the dot products are.
   __device__ __forceinline__ void load(const Team &team, const Plan &plan, const State &s, const Gradients &d, int first, int last) {
     const int rows = *plan.total, row = min(first + team.thread / 2, last - 1);
@@ -197,7 +196,6 @@ struct Edges {
       const float chosen = s.hard ? (soft >= 0.5f ? 1.f : 0.f) : soft;
       const float d_true = side ? other : d_weight, d_false = side ? d_weight : other;
       float slope = branching ? p * soft * (1.f - soft) * (d_true - d_false) : 0.f;
-      if (branching >= 2) slope += d.trace_loss * (soft - (branching == 2 ? 1.f : 0.f));
       Source &source = team.sources[team.thread / 2];
       source.weight[side] = scale * p * (side ? 1.f - chosen : chosen);
       if (!side) {

@@ -60,15 +60,12 @@ class HopperLauncher(Launcher):
         hard: bool,
         normalise: bool,
         exact: bool = False,
-        trace_loss: float = 0.0,
     ) -> None:
-        super().__init__(weights, buffers, plan, hard=hard, normalise=normalise, exact=exact, trace_loss=trace_loss)
+        super().__init__(weights, buffers, plan, hard=hard, normalise=normalise, exact=exact)
         self._forward_kernel, self._backward_kernel = _kernels(weights.padded)
         blocks = weights.padded // UNITS
         self._blocks = min(plan.capacity.groups, part(self._forward_kernel.clusters(blocks, THREADS))) * blocks
-        self._plan, self._state, self._gradients = arguments(
-            weights, buffers, plan, hard=hard, normalise=normalise, trace_loss=trace_loss
-        )
+        self._plan, self._state, self._gradients = arguments(weights, buffers, plan, hard=hard, normalise=normalise)
 
     def _forward_rows(self) -> None:
         self._forward_kernel(self._blocks, THREADS, [self._plan, self._state])

@@ -53,7 +53,6 @@ _GRADIENTS = _structure(
         (name, _POINTER)
         for name in ("d_state", "d_pointer", "d_score", "along", "final_mass", "d_final", "along_final")
     ),
-    ("trace_loss", _FLOAT),
 )
 
 
@@ -90,7 +89,7 @@ def source(name: str, instructions: str | None = None) -> str:
 
 
 def arguments(
-    weights: Weights, buffers: Buffers, plan: Plan, *, hard: bool, normalise: bool, trace_loss: float = 0.0
+    weights: Weights, buffers: Buffers, plan: Plan, *, hard: bool, normalise: bool
 ) -> tuple[ctypes.Structure, ctypes.Structure, ctypes.Structure]:
     """What the kernels are given: plan and state both, gradients only the backward one."""
     at, b, w = Tensor.data_ptr, buffers, weights
@@ -106,6 +105,6 @@ def arguments(
         ),
         _GRADIENTS(
             at(b.d_state), at(b.d_pointer), at(b.d_score), at(b.along), at(b.final_mass), at(b.d_final),
-            at(b.along_final), trace_loss,
+            at(b.along_final),
         ),
     )  # fmt: skip

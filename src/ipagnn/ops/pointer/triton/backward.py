@@ -23,7 +23,7 @@ def gate_gradients(d_h, d_c, i, f, g, o, before, after):  # type: ignore[no-unty
 @triton.jit(do_not_specialize=PLAIN)
 def aggregate_backward(  # type: ignore[no-untyped-def]
     offsets, step, total_step, row_true, row_false, branches, branch_weight, pointer, decision, d_pointer, d_score,
-    h, c, gates, d_state, final, final_mass, d_final, capacity, eps, trace_loss,
+    h, c, gates, d_state, final, final_mass, d_final, capacity, eps,
     NORMALISE: tl.constexpr, HARD: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """The reverse of `aggregate` for the rows of `step`, from their successors' gradients, and of layer 2's last token.
@@ -84,7 +84,6 @@ def aggregate_backward(  # type: ignore[no-untyped-def]
                     d_false = d_weight
         tl.store(d_pointer + row, chosen * d_true + (1.0 - chosen) * d_false)
         slope = p * soft * (1.0 - soft) * (d_true - d_false)  # 0 where nothing is decided: there soft is 1
-        slope += tl.where(branching >= 2, trace_loss * (soft - tl.where(branching == 2, 1.0, 0.0)), 0.0)
         b_c1, b_h1, b_c2, b_h2 = load_four(branch_weight + column, inside, P)
         o_c1 += slope * b_c1
         o_h1 += slope * b_h1

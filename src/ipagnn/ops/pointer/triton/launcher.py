@@ -70,8 +70,6 @@ class Launcher:
         hard: Decide by arg max.
         normalise: Divide arriving states by the mass that arrived.
         exact: Products of float32 in full precision rather than tf32.
-        trace_loss: What the logarithm of the probability of a decision that the plan's traces take adds to the loss,
-            times -1.
     """
 
     def __init__(
@@ -83,13 +81,12 @@ class Launcher:
         hard: bool,
         normalise: bool,
         exact: bool,
-        trace_loss: float = 0.0,
     ) -> None:
         if plan.capacity.rows > MAX_ROWS:
             raise ValueError(
                 f"The batch has room for {plan.capacity.rows} rows; at most {MAX_ROWS} fit. Make it smaller."
             )
-        self.weights, self.buffers, self.plan, self._trace_loss = weights, buffers, plan, trace_loss
+        self.weights, self.buffers, self.plan = weights, buffers, plan
         self.tiles = tiles = SMALL_TILES if plan.capacity.programs <= SMALL_BATCH else LARGE_TILES
         padded = weights.padded
         self._wide = {"P": padded, "WIDTH": triton.next_power_of_2(padded)}
@@ -190,7 +187,7 @@ class Launcher:
             backward_kernels.aggregate_backward[(self._row_blocks,)](
                 plan.offsets, step, plan.capacity.steps, plan.true, plan.false, plan.branches, w.branch_weight,
                 b.pointer, b.decision, b.d_pointer, b.d_score, b.h, b.c, b.gates, b.d_state,
-                b.final, b.final_mass, b.d_final, b.rows, EPSILON, self._trace_loss, **self._flags, num_warps=2,
+                b.final, b.final_mass, b.d_final, b.rows, EPSILON, **self._flags, num_warps=2,
             )  # fmt: skip
             for wave in (3, 2, 1, 0, -1):
                 backward_kernels.wave_backward[(self._wave_blocks,)](

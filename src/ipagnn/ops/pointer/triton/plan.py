@@ -93,8 +93,7 @@ class Plan:
         chunk_offsets: First entry of `order` of each chunk. [chunk + 1]
         true, false: The two sides of `target` of `Rows`, but ordered by group, then step. [row]
         arrival_offsets, arrivals: The same edges by destination, as `2 * row + side`. [row + program + 1], [edge]
-        branches: 0 where nothing is decided; else 1, or 2 and 3 where the true trace takes the true and the false
-            branch, if the batch tells it. [row]
+        branches: 1 where a branch is decided, else 0. [row]
         order: `4 * row + slot` of all tokens, sorted by token id. [4 * row]
         tokens: Token ids. [row, 4]
         target: As in `Batch`. [program]
@@ -128,7 +127,6 @@ class Plan:
         graphs: Graphs,
         tokens: Tensor,
         target: Tensor | None = None,
-        labels: Tensor | None = None,
         *,
         groups: int = 1,
         pinned: bool = False,
@@ -139,17 +137,15 @@ class Plan:
             graphs: The graphs.
             tokens: Token ids of the statement at each node. [node, 4]
             target: The values to predict, for a step that computes the loss; 0 if None. [program]
-            labels: The side that the true traces take at each row, -1 elsewhere; None if it is not known. [row]
             groups: How many groups of programs to make.
             pinned: In page-locked memory, from which copies run in the background.
         """
         rows = graphs.plan(plan_rows)
         plan = Plan.empty(Capacity.of(rows, len(graphs), groups), "cpu", pinned=pinned)
-        taken = rows.graph.new_empty(0, dtype=torch.int8) if labels is None else labels
         wanted = torch.zeros(len(graphs), dtype=torch.int64) if target is None else target
         true, false = rows.target.t().contiguous()
         branches = rows.edges[:, 1].contiguous()
-        of_batch = (rows.graph, true, false, branches, taken, tokens[rows.node], wanted)
+        of_batch = (rows.graph, true, false, branches, tokens[rows.node], wanted)
         of_plan = (
             plan.offsets, plan.chunks, plan.first_chunk, plan.chunk_offsets, plan.true, plan.false,
             plan.arrival_offsets, plan.arrivals, plan.order, plan.tokens, plan.branches, plan.target,

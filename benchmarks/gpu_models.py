@@ -15,28 +15,23 @@ from gpu import DEVICE, PEAK, config, fed, milliseconds, source, warm_up  # besi
 
 from ipagnn.models import build_model
 from ipagnn.ops.messages.triton.plan import MessagePlan
-from ipagnn.ops.messages.triton.statement_plan import StatementPlan
 from ipagnn.ops.pointer.triton.plan import Plan
 from ipagnn.training.step import make_step
 
 MODELS = ("ggnn", "no-execute", "no-control", "r-gat", "line-rnn", "trace-rnn", "hard-ip-rnn")
 
 
-def multiply_adds(name: str, plan: Any) -> float:
+def multiply_adds(plan: Any) -> float:
     """Of a forward pass, in units of H^2."""
     statement = 4 * 12  # an LSTM of two layers over four tokens; its first input product is a table
     if isinstance(plan, Plan):
         return statement * float(plan.offsets.flatten()[-1])
-    if isinstance(plan, StatementPlan):
-        return statement * float(plan.offsets[-1])
     if not isinstance(plan, MessagePlan):
         return float("nan")
     rows = int(plan.offsets[-1])
     updated = plan.next[:rows] >= 0
     sent = int((plan.departure_offsets.diff()[: plan.capacity.slots * rows] > 0).sum())
     statements = statement * int(plan.waves[1])
-    if name == "r-gat":
-        return statements + sent
     receiving = int(((plan.arrival_offsets.diff()[:rows] > 0) & updated).sum())
     return statements + 4 * (sent + 3 * receiving + 3 * int(updated.sum()))
 
@@ -52,7 +47,7 @@ def measure(name: str, hidden: int, batch: int, window: int, seconds: float) -> 
     prepared = [step.prepare(table) for table in tables]
     preparing = (time.perf_counter() - began) / len(tables)
     passed = milliseconds(step, prepared, seconds) / 1e3
-    work = sum(multiply_adds(name, item) for item in prepared) / len(prepared) * 2 * 3 * hidden**2
+    work = sum(multiply_adds(item) for item in prepared) / len(prepared) * 2 * 3 * hidden**2
     print(
         f"{name:12s} batch {batch:5d} window {window:2d}  {type(step).__name__:11s} {1e3 * passed:7.3f} ms a step "
         f"{batch / passed:10,.0f} examples/s  {work / passed / 1e12:6.1f} TFLOP/s, {work / passed / PEAK:5.1%} of peak "

@@ -11,13 +11,11 @@ from torch import Tensor
 
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.message_passing import MessagePassing
-from ipagnn.nn.control import InstructionPointer, Neighbours
-from ipagnn.nn.execution import GatedUpdate, TypedMessages
-from ipagnn.ops import STATE_PARTS
+from ipagnn.nn.control import InstructionPointer
+from ipagnn.nn.execution import GatedUpdate
 from ipagnn.ops.messages._compiled.rows import DECIDES, START
 from ipagnn.ops.messages.triton.plan import KIND_OF_SLOT, MessagePlan
-from ipagnn.ops.messages.triton.statement_plan import StatementPlan
-from ipagnn.ops.pointer.equations import EPSILON, branch_decisions, divide, two_edges
+from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +43,8 @@ class _Step:
         )
 
 
-def run_rows(model: ProgramModel, plan: MessagePlan | StatementPlan) -> Tensor:
+def run_rows(model: ProgramModel, plan: MessagePlan) -> Tensor:
     """Logits [program, class] of the plan's batch."""
-    if isinstance(plan, StatementPlan):
-        return _run_statements(model, plan)
     tokens = plan.tokens[: int(plan.waves[1])]
     h = model.cell(model.cell.zero_state(len(tokens)), tokens)[plan.statement[: int(plan.offsets[1])].long()]
     p = (plan.flags[: len(h)] & START != 0).to(h.dtype)
@@ -70,41 +66,6 @@ def run_rows(model: ProgramModel, plan: MessagePlan | StatementPlan) -> Tensor:
     else:
         final = torch.cat(states)[plan.final.long()]
     logits: Tensor = model.output(final)
-    return logits
-
-
-def _run_statements(model: ProgramModel, plan: StatementPlan) -> Tensor:
-    assert isinstance(model, MessagePassing)
-    assert isinstance(model.control, Neighbours)
-    slots = plan.capacity.slots
-    rows = plan.offsets.tolist()
-    exits = plan.exit_offsets.tolist()
-    first = plan.tokens[: rows[1]]
-    made = model.cell(model.cell.zero_state(len(first)), first)  # a of the step before: of rows, then of exits
-    kept = [made[:0]]
-    for t in range(1, len(rows) - 1):
-        places = torch.cat([torch.arange(*rows[t : t + 2]), rows[-1] + torch.arange(*exits[t : t + 2])])
-        readers = (slots * places[:, None] + torch.arange(slots)).flatten()
-        begin, end = plan.arrival_offsets[readers].long(), plan.arrival_offsets[readers + 1].long()
-        target = torch.repeat_interleave(torch.arange(len(readers)), end - begin)
-        edges = torch.arange(len(target)) + (begin - (end - begin).cumsum(0) + (end - begin))[target]
-        code = plan.arrivals[edges].long()
-        source = torch.where(code >= 0, code - rows[t - 1], rows[t] - rows[t - 1] - 1 - code - exits[t - 1])
-        total = made.new_zeros(len(readers), made.shape[1]).index_add(0, target, made[source])
-        total, counts = total.view(-1, slots, total.shape[1]), plan.counts[readers].view(-1, slots).to(made.dtype)
-        if isinstance(model.execution, TypedMessages):  # the Dense of a sum, with its bias once for each message
-            parts = total.unflatten(2, (STATE_PARTS, -1)).unbind(1)
-            typed = zip(parts, counts.T, model.execution.dense, strict=True)
-            total = torch.stack(
-                [(x @ dense.weight + n[:, None, None] * dense.bias).flatten(1) for x, n, dense in typed], 1
-            )
-        h = total.sum(1)
-        if model.control.divisor == "mass":
-            h = h / (counts.sum(1) + EPSILON)[:, None]
-        count = rows[t + 1] - rows[t]
-        kept.append(h[count:])
-        made = torch.cat([model.cell(h[:count], plan.tokens[rows[t] : rows[t + 1]]), h[count:]])
-    logits: Tensor = model.output(torch.cat(kept)[plan.final.long()])
     return logits
 
 

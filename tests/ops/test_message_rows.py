@@ -10,14 +10,12 @@ from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import MODELS as ALL
 from ipagnn.models import ProgramModel
 from ipagnn.ops.messages._compiled.rows import EXIT, RECEIVES
-from ipagnn.ops.messages.triton.make import make_plan
 from ipagnn.ops.messages.triton.plan import MessagePlan
-from ipagnn.ops.messages.triton.statement_plan import StatementPlan
 
 from ..conftest import Make
 from .message_twin import run_rows
 
-MODELS = ("ggnn", "no-execute", "no-control")
+MODELS = ("ggnn", "no-execute")
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +30,9 @@ def gradients(model: ProgramModel, logits: Tensor, target: Tensor) -> dict[str, 
     return {"logits": logits.detach(), **{n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}}
 
 
-OPTIONS = [{}, {"normalise": False}, {"bidirectional": False}, {"budget": StepBudget(factor=0.4)}]
+OPTIONS = [{}, {"normalise": False}, {"budget": StepBudget(factor=0.4)}]
 EXTRA = [
     *((name, {}) for name in MODELS),
-    ("no-control", {"edge_types": True}),
     ("no-execute", {"absorbing_exit": True}),
 ]
 CASES = [
@@ -51,7 +48,7 @@ def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: s
     model = make(name, **options)
     batch = model.collate(some)
     dense = gradients(model, model(batch).logits, batch.target)
-    rows = gradients(model, run_rows(model, make_plan(model.messages, batch)), batch.target)
+    rows = gradients(model, run_rows(model, MessagePlan.build(batch, model.messages.kind)), batch.target)
     assert dense.keys() == rows.keys()
     for key, value in dense.items():
         assert value.abs().max() > 1e-9
@@ -63,8 +60,7 @@ def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: s
 )
 def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str, options: dict) -> None:
     model = make(name, **options)
-    plan = make_plan(model.messages, model.collate(some))
-    assert isinstance(plan, MessagePlan)
+    plan = MessagePlan.build(model.collate(some), model.messages.kind)
     slots, rows, steps = plan.capacity.slots, int(plan.offsets[-1]), plan.capacity.steps
     moving = rows - len(some) if options else rows  # exits that absorb stand apart
     assert int(plan.offsets[steps]) <= moving
@@ -100,44 +96,10 @@ def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str, options: dic
     assert torch.equal(sends.flatten() > 0, plan.departure_offsets[: slots * rows + 1].diff() > 0)
 
 
-@pytest.mark.parametrize(("edge_types", "slots"), [(False, 1), (True, 4)])
-def test_a_plan_of_statements_is_sound(make: Make, some: ProgramTable, edge_types: bool, slots: int) -> None:
-    model = make("no-control", edge_types=edge_types)
-    batch = model.collate(some)
-    plan = make_plan(model.messages, batch)
-    assert isinstance(plan, StatementPlan)
-    assert plan.capacity.slots == slots
-    rows, exits = int(plan.offsets[-1]), int(plan.exit_offsets[-1])
-    assert exits == batch.steps.sum()
-    assert plan.offsets[int(batch.steps.max())] == rows, "kernels launch nothing for statements in the last step"
-    assert len(plan.tokens[: plan.offsets[1]].unique(dim=0)) == plan.offsets[1]
-    steps = torch.cat(
-        [
-            torch.bucketize(torch.arange(rows), plan.offsets.long(), right=True),
-            torch.bucketize(torch.arange(exits), plan.exit_offsets.long(), right=True),
-        ]
-    )
-    ends = slots * (rows + exits)
-    edges = []
-    for offsets, codes in ((plan.arrival_offsets, plan.arrivals), (plan.departure_offsets, plan.departures)):
-        owner = torch.repeat_interleave(torch.arange(ends), offsets[: ends + 1].diff())
-        code = codes[: len(owner)].long()
-        edges.append((owner // slots, torch.where(code >= 0, code, rows - 1 - code), owner % slots))
-    (reader, source, slot), (giver, taker, from_slot) = edges
-    assert torch.equal(steps[source] + 1, steps[reader])
-    assert sorted(zip(reader.tolist(), source.tolist(), slot.tolist(), strict=True)) == sorted(
-        zip(taker.tolist(), giver.tolist(), from_slot.tolist(), strict=True)
-    )
-    listed = torch.bincount(slots * reader + slot, minlength=ends)
-    later = torch.repeat_interleave(steps > 2, slots)  # only zeros, of exits at step 0, are counted and not listed
-    assert torch.equal(listed[later], plan.counts[:ends][later].long())
-    assert (listed[~later] <= plan.counts[:ends][~later]).all()
-
-
 def test_batches_of_a_kind_share_a_capacity(make: Make) -> None:
     from ipagnn.data.splits import training_sampler
 
     sampler, model = training_sampler("full", 10, 0), make("ggnn")
-    plans = [make_plan(model.messages, model.collate(sampler.table(512 * k, 512))) for k in range(6)]
+    plans = [MessagePlan.build(model.collate(sampler.table(512 * k, 512)), "neighbours") for k in range(6)]
     assert len({plan.capacity for plan in plans}) <= 4
     assert len({len(plan.flat) for plan in plans}) <= 4

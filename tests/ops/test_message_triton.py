@@ -13,7 +13,7 @@ from ipagnn.languages.arithmetic.grammar import Lengths
 from ipagnn.languages.arithmetic.sampler import Sampler
 from ipagnn.models import build_model
 from ipagnn.models.message_passing import MessagePassing
-from ipagnn.ops.messages.triton.make import make_plan
+from ipagnn.ops.messages.triton.plan import MessagePlan
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
@@ -27,10 +27,6 @@ CASES = [
     ("no-execute", {"normalise": False}),
     ("no-execute", {"absorbing_exit": True}),
     ("no-execute", {"absorbing_exit": True, "normalise": False}),
-    ("no-control", {}),
-    ("no-control", {"bidirectional": False}),
-    ("no-control", {"edge_types": True}),
-    ("no-control", {"edge_types": True, "bidirectional": False, "normalise": False}),
 ]
 
 
@@ -49,7 +45,6 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
 def test_kernels_compute_the_dense_form(name: str, options: dict, device: torch.device) -> None:
     from ipagnn.ops.messages.triton.gated import GatedLauncher
     from ipagnn.ops.messages.triton.launcher import execute
-    from ipagnn.ops.messages.triton.statements import StatementLauncher
     from ipagnn.ops.pointer.triton.buffers import Weights
 
     model = build_model(name, hidden=20, **options)
@@ -65,15 +60,14 @@ def test_kernels_compute_the_dense_form(name: str, options: dict, device: torch.
     assert isinstance(model, MessagePassing)
     how = model.messages
     assert how is not None
-    kind = StatementLauncher if how.kind == "statements" else GatedLauncher
-    made = make_plan(how, batch)
+    made = MessagePlan.build(batch, how.kind)
     model = model.to(device)
-    plan = type(made).empty(made.capacity, device)  # type: ignore[arg-type]
+    plan = MessagePlan.empty(made.capacity, device)
     plan.flat.copy_(made.flat)
     weights = Weights(20, torch.float32, device)
-    size = kind.bytes(weights, plan.capacity)
+    size = GatedLauncher.bytes(weights, plan.capacity)
     memory = torch.full((size // 4,), torch.nan, device=device).view(torch.uint8)  # nothing may be read unwritten
-    logits = model.output(execute(kind(how, weights, plan, memory, exact=True), model.message_weights()))
+    logits = model.output(execute(GatedLauncher(how, weights, plan, memory, exact=True), model.message_weights()))
     direction = torch.randn(logits.shape, generator=generator).to(device)
     parameters = dict(model.named_parameters())
     ours = torch.autograd.grad((logits * direction).sum(), list(parameters.values()))

@@ -13,14 +13,14 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 GPU = torch.device("cuda")
 TABLES = [training_sampler("full", 10, 1).table(24 * k, 24) for k in range(12)]
 PACKED = ("ipa-gnn", "hard-ip-rnn", "trace-rnn", "line-rnn")
-MESSAGES = ("ggnn", "no-execute", "no-control")
+MESSAGES = ("ggnn", "no-execute")
 
 
 def config(name: str, **changes: object) -> TrainConfig:
     return TrainConfig(model=model_config(name, hidden=40)).replace(batch_size=24, device="cuda").replace(**changes)
 
 
-OPTIONS = ("line-rnn decoder", "no-control edge_types", "no-execute absorbing_exit")
+OPTIONS = ("line-rnn decoder", "no-execute absorbing_exit")
 
 
 @pytest.mark.parametrize("name", [*PACKED, *MESSAGES, *OPTIONS])

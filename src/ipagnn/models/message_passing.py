@@ -1,6 +1,6 @@
 """The models of the paper's table of message passing (`nn.message_passing`), as they run: every node at every step.
 
-On a CUDA GPU, training runs all but the IPA-GNN by kernels instead; `MessagePassing.messages` says which.
+On a CUDA GPU, training runs GGNN and NoExecute by kernels instead; `MessagePassing.messages` says which.
 """
 
 from typing import ClassVar
@@ -12,7 +12,7 @@ from ipagnn.data.contract import Batch
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.output import Output, recorded
 from ipagnn.nn.control import InstructionPointer, Neighbours
-from ipagnn.nn.execution import GatedUpdate, TypedMessages
+from ipagnn.nn.execution import GatedUpdate
 from ipagnn.nn.message_passing import Control, Edges, Execution, is_exit
 from ipagnn.ops.messages.call import Messages
 
@@ -72,32 +72,23 @@ class MessagePassing(ProgramModel):
     @property
     def messages(self) -> Messages | None:
         """How kernels pass this model's messages; None if there are none for it."""
-        control, execution = self.control, self.execution
-        gated = isinstance(execution, GatedUpdate)
-        if type(self).forward is not MessagePassing.forward:
+        control = self.control
+        if type(self).forward is not MessagePassing.forward or not isinstance(self.execution, GatedUpdate):
             return None
         if isinstance(control, InstructionPointer):
-            if not gated or control.hard:
+            if control.hard:
                 return None
             return Messages("absorbing" if control.exit_keeps else "pointer", normalise=control.normalise)
         assert isinstance(control, Neighbours)
-        if gated:
-            return Messages("neighbours") if control.divisor == "root" and control.bidirectional else None
-        return Messages(
-            "statements",
-            normalise=control.divisor == "mass",
-            bidirectional=control.bidirectional,
-            edge_types=isinstance(execution, TypedMessages),
-        )
+        return Messages("neighbours") if control.divisor == "root" and control.bidirectional else None
 
     def message_weights(self) -> tuple[Tensor, ...]:
         """The weights that kernels read, in the order in which they take them."""
         cell, execution = self.cell, self.execution
+        assert isinstance(execution, GatedUpdate)
         weights = [cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2]
-        if isinstance(execution, TypedMessages):
-            weights += [torch.stack([getattr(x, name) for x in execution.dense]) for name in ("weight", "bias")]
-        if isinstance(execution, GatedUpdate):
-            weights += [execution.gru.input, execution.gru.hidden, execution.gru.bias]
+        weights += [torch.stack([getattr(x, name) for x in execution.dense]) for name in ("weight", "bias")]
+        weights += [execution.gru.input, execution.gru.hidden, execution.gru.bias]
         if isinstance(self.control, InstructionPointer):
             weights += [*self.control.branch.parameters()]
         return tuple(weights)

@@ -1,4 +1,4 @@
-"""What executions of message passing are told about a model."""
+"""What executions of message passing are given about a model."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,13 +12,9 @@ class Messages:
     """How messages are passed.
 
     Attributes:
-        kind: See `MessageKind`; with `statements`, every node executes its statement at every step instead of a GRU.
-        normalise: Divide by what arrived: pointer mass, or with `statements` the number of messages.
-        bidirectional: With `statements`: also against the edges.
-        edge_types: With `statements`: through one Dense layer per edge type.
+        kind: See `MessageKind`.
+        normalise: Divide by the pointer mass that arrived.
     """
 
-    kind: MessageKind | Literal["statements"]
+    kind: MessageKind
     normalise: bool = False
-    bidirectional: bool = True
-    edge_types: bool = False

@@ -226,11 +226,10 @@ def start_backward(  # type: ignore[no-untyped-def]
             row = tl.load(members + index, mask=index < last, other=0).to(tl.int64)
             at = d_rows + row[:, None] * (PARTS * P) + column[None, :]
             some = (index < last)[:, None] & inside[None, :]
-            if PARTS == 4:
-                s_c1 += tl.load(at, mask=some, other=0.0)
-                s_h1 += tl.load(at + P, mask=some, other=0.0)
-                s_c2 += tl.load(at + 2 * P, mask=some, other=0.0)
-            s_h2 += tl.load(at + (PARTS - 1) * P, mask=some, other=0.0)
+            s_c1 += tl.load(at, mask=some, other=0.0)
+            s_h1 += tl.load(at + P, mask=some, other=0.0)
+            s_c2 += tl.load(at + 2 * P, mask=some, other=0.0)
+            s_h2 += tl.load(at + 3 * P, mask=some, other=0.0)
         real = column < P - 1  # the last one is no part of the state
         o_c1 = tl.where(real, tl.sum(s_c1, 0), 0.0)
         o_h1 = tl.where(real, tl.sum(s_h1, 0), 0.0)

@@ -1,11 +1,11 @@
 """Message passing on a CUDA GPU, forwards: Triton kernels over the rows of a `MessagePlan`.
 
-The arithmetic is that of `message_rows.py`. As in `packed_triton`: kernels read the number of rows from device memory
-and loop over tiles, so that one CUDA graph serves all batches that fit its buffers; nothing is added up in an order
-that could change (no atomics); H is padded with zeros to P > H, and the last padding column of what is multiplied is 1,
-so that biases are the last rows of weights. Blocks that are multiplied are fetched through tensor descriptors, and what
-follows a product is done in slices of its tile: see `message_statements_triton`. Where blocks do not divide a matrix,
-what they have beyond it is 0.
+The arithmetic is that of `nn.message_passing`. As in `ops.pointer.triton.forward`: kernels read the number of rows from
+device memory and loop over tiles, so that one CUDA graph serves all batches that fit its buffers; nothing is added up
+in an order that could change (no atomics); H is padded with zeros to P > H, and the last padding column of what is
+multiplied is 1, so that biases are the last rows of weights. Blocks that are multiplied are fetched through tensor
+descriptors, and what follows a product is done in slices of its tile: see `statement_kernels`. Where blocks do not
+divide a matrix, what they have beyond it is 0.
 
 A state has PARTS parts of P numbers, and every product treats them alike: a *line* is one part of one row. What
 belongs to the update at a row (its gates, what arrives for it) is kept at that row, from which the update starts.
@@ -27,19 +27,19 @@ def start(  # type: ignore[no-untyped-def]
     offsets, statement, statement_h, statement_c, state, h, capacity,
     H: tl.constexpr, PARTS: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Hand the states after their statements to the rows of step 0: all four parts of them, or the last alone.
+    """Hand the states after their statements to the rows of step 0.
 
-    statement_h, statement_c are the h and c of `message_statements_triton`; `state` and h have what the others have.
+    statement_h, statement_c are the h and c of `statement_kernels`; `state` and h have what the others have.
     """
     column = tl.arange(0, WIDTH)
     plane = capacity.to(tl.int64) * P
     for row in range(tl.program_id(0), tl.load(offsets + 1), tl.num_programs(0)):
         at = 4 * plane + tl.load(statement + row).to(tl.int64) * P + column
         c1, h1, c2, h2 = load_state(statement_h, statement_c, at, plane, column < H)
-        for part in tl.static_range(4 - PARTS, 4):
+        for part in tl.static_range(PARTS):
             value = c1 if part == 0 else h1 if part == 1 else c2 if part == 2 else h2
             value = tl.where(column == P - 1, 1.0, value)
-            to = (row * PARTS + (part - (4 - PARTS))) * P + column
+            to = (row * PARTS + part) * P + column
             tl.store(state + to, value, mask=column < P)
             if h.dtype.element_ty != tl.float32:
                 tl.store(h + to, value.to(h.dtype.element_ty), mask=column < P)

@@ -9,7 +9,7 @@ from ipagnn.ops.messages._compiled.rows import START
 from ipagnn.ops.messages.call import Messages
 from ipagnn.ops.messages.triton import backward as backward_kernels
 from ipagnn.ops.messages.triton import forward as kernels
-from ipagnn.ops.messages.triton.launcher import RowLauncher, Shapes, Tile, Tiles, blocks, clear, product
+from ipagnn.ops.messages.triton.launcher import MessageLauncher, Shapes, Tile, Tiles, blocks, clear, product
 from ipagnn.ops.messages.triton.plan import KIND_OF_SLOT, MessageCapacity, MessagePlan
 from ipagnn.ops.pointer.equations import EPSILON
 from ipagnn.ops.pointer.triton.buffers import Weights
@@ -20,7 +20,7 @@ ARRIVE_TILES = Tiles(Tile(128, 64, 64, 4, 4), Tile(64, 32, 64, 4, 3))
 BACKWARD_TILES = Tiles(Tile(128, 128, 64, 8, 3, blocks=3), Tile(64, 32, 64, 4, 3))
 
 
-class GatedLauncher(RowLauncher):
+class GatedLauncher(MessageLauncher):
     """GGNN and NoExecute: Dense layers, a GRU, and a pointer or none."""
 
     def __init__(self, how: Messages, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:

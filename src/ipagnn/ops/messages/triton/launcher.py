@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import torch
 import triton
@@ -14,7 +14,7 @@ from ipagnn.ops.call import STATE_PARTS
 from ipagnn.ops.messages.call import Messages
 from ipagnn.ops.messages.triton import backward as backward_kernels
 from ipagnn.ops.messages.triton import forward as kernels
-from ipagnn.ops.messages.triton.plan import MessagePlan
+from ipagnn.ops.messages.triton.plan import MessageCapacity, MessagePlan
 from ipagnn.ops.messages.triton.statement_kernels import (
     ORDER,
     UNITS,
@@ -22,15 +22,12 @@ from ipagnn.ops.messages.triton.statement_kernels import (
     products_backward,
     statement_forward,
 )
-from ipagnn.ops.messages.triton.statement_plan import StatementPlan
 from ipagnn.ops.pointer.triton import backward as packed_triton_backward
 from ipagnn.ops.pointer.triton import weights as packed_triton_weights
 from ipagnn.ops.pointer.triton.buffers import Buffers, Weights
 from ipagnn.ops.pointer.triton.launcher import multiply
 from ipagnn.ops.pointer.triton.plan import TOKEN_CHUNK
 
-AnyPlan = MessagePlan | StatementPlan
-PlanT = TypeVar("PlanT", MessagePlan, StatementPlan)
 Shapes = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 
@@ -122,7 +119,7 @@ class StatementWaves:
         exact: Products of float32 in full precision rather than tf32.
     """
 
-    def __init__(self, weights: Weights, plan: AnyPlan, memory: Tensor, *, exact: bool) -> None:
+    def __init__(self, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
         self.weights, self.plan = weights, plan
         rows = plan.capacity.statements
         self.buffers = b = Buffers(weights, rows, 1, memory)
@@ -234,8 +231,8 @@ def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-class MessageLauncher(ABC, Generic[PlanT]):
-    """Launches the kernels of one forward and backward pass over a plan.
+class MessageLauncher(ABC):
+    """Launches the kernels of one forward and backward pass over a plan, for models that start with Embed(x_n).
 
     Args:
         how: How messages are passed; the weights come with each pass.
@@ -247,9 +244,9 @@ class MessageLauncher(ABC, Generic[PlanT]):
 
     parts = STATE_PARTS
 
-    def __init__(self, how: Messages, weights: Weights, plan: PlanT, memory: Tensor, *, exact: bool) -> None:
+    def __init__(self, how: Messages, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
         self.how, self.weights, self.exact = how, weights, exact
-        self.plan: PlanT = plan
+        self.plan, self.slots = plan, plan.capacity.slots
         self.hidden, self.padded = weights.hidden, weights.padded
         shapes = self.shapes(weights, plan.capacity)
         used = size_of(shapes)
@@ -259,11 +256,11 @@ class MessageLauncher(ABC, Generic[PlanT]):
 
     @classmethod
     @abstractmethod
-    def shapes(cls, weights: Weights, capacity: Any) -> Shapes:
+    def shapes(cls, weights: Weights, capacity: MessageCapacity) -> Shapes:
         """Buffers beside those of the statements."""
 
     @classmethod
-    def bytes(cls, weights: Weights, capacity: Any) -> int:
+    def bytes(cls, weights: Weights, capacity: MessageCapacity) -> int:
         """Memory that all buffers take."""
         return size_of(cls.shapes(weights, capacity)) + StatementWaves.bytes(weights, capacity.statements)
 
@@ -274,14 +271,6 @@ class MessageLauncher(ABC, Generic[PlanT]):
     @abstractmethod
     def backward(self, d_final: Tensor) -> tuple[Tensor, ...]:
         """The gradients of the weights, from that of the final states."""
-
-
-class RowLauncher(MessageLauncher[MessagePlan]):
-    """Of models that start with Embed(x_n)."""
-
-    def __init__(self, how: Messages, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
-        super().__init__(how, weights, plan, memory, exact=exact)
-        self.slots = plan.capacity.slots
 
     def tile(self, tiles: Tiles) -> tuple[Tile, tuple[int]]:
         """The tile for a kernel, and its grid."""
@@ -311,7 +300,7 @@ class RowLauncher(MessageLauncher[MessagePlan]):
 
 class _Run(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, launcher: MessageLauncher[Any], *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, launcher: MessageLauncher, *weights: Tensor) -> Tensor:
         ctx.launcher = launcher
         return launcher.forward(*weights)
 
@@ -320,7 +309,7 @@ class _Run(torch.autograd.Function):
         return (None, *ctx.launcher.backward(gradients[0]))
 
 
-def execute(launcher: MessageLauncher[Any], weights: tuple[Tensor, ...]) -> Tensor:
+def execute(launcher: MessageLauncher, weights: tuple[Tensor, ...]) -> Tensor:
     """Final states [program, parts * hidden] of the launcher's plan, differentiable in the weights.
 
     The backward pass reads what the forward pass left in the buffers, so it must follow before these are used again.

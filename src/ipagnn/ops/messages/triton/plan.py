@@ -38,7 +38,7 @@ def token_sizes(statements: int) -> dict[str, int]:
 
 
 def token_fields(tokens: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Those fields, as in `packed_plan.Plan`. tokens: [statement, 4]"""
+    """Those fields, as in `ops.pointer.triton.plan.Plan`. tokens: [statement, 4]"""
     order, chunk_offsets, first_chunk = token_order(tokens, VOCABULARY_SIZE, TOKEN_CHUNK)
     return {
         "tokens": tokens,
@@ -116,7 +116,7 @@ class MessagePlan:
         member_offsets, members: The rows of step 0 that start with each statement. [statement + 1], [node]
         waves: What is executed at once: statements waves[0] : waves[1]. [2]
         tokens: Token ids of the statements. [statement, 4]
-        chunks, first_chunk, chunk_offsets, order: As in `packed_plan.Plan`.
+        chunks, first_chunk, chunk_offsets, order: As in `ops.pointer.triton.plan.Plan`.
     """
 
     flat: Tensor

@@ -1,7 +1,7 @@
 """The LSTM over statements on a CUDA GPU, for many rows at a time: Triton kernels.
 
-The arithmetic, the order of launches and the buffers are those of `packed_triton`, for tens of thousands of rows where
-that has hundreds. What differs is made for large tiles:
+The arithmetic, the order of launches and the buffers are those of `ops.pointer.triton`, for tens of thousands of rows
+where that has hundreds. What differs is made for large tiles:
 
 - Blocks of states, gates and weights are fetched through tensor descriptors: no registers for addresses.
 - The gates of 32 units stand side by side: [P / 32, 4, 32]. In the accumulator of a product each thread then has all

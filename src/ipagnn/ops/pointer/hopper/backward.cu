@@ -135,7 +135,7 @@ template <int SIDES, int COUNT> __device__ __forceinline__ float sum_team(Team &
 
 // For each row and branch: the product of the gradient where its state goes with how it differs from the state there. It
 // says how the loss changes with the weight of the edge. This team's units of it; see `aggregate_backward` in
-// packed_triton_backward.py. Leaves the gradients for the first chunk in `ahead`.
+// triton/backward.py. Leaves the gradients for the first chunk in `ahead`.
 template <int LAYER>
 __device__ __forceinline__ void dots(Team &team, const Plan &plan, const State &s, const Gradients &d, int first, int last, Ahead &ahead) {
   const size_t plane = (size_t)plan.capacity * P;

@@ -1,7 +1,7 @@
 // What the two kernels of the packed step share; see forward.cu. Compiled at first use with -DP=..., the hidden size
 // and at least one more (the column that carries the bias), rounded up to a multiple of 32.
 //
-// Buffers are those of packed_triton.py:
+// Buffers are those of triton/forward.py:
 //   h bf16, c f32 [layer 2][plane 5][row][P]   states before token 0 and after each token
 //   gates bf16 [layer 2][token 4][row][P][4]   i f g o; the backward kernel leaves their gradients
 //   table bf16 [token][P][4], weights bf16 [hidden_1, input_2, hidden_2][P][P][4]

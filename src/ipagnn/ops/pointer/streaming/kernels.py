@@ -1,7 +1,7 @@
 """Inference on a CUDA GPU: Triton kernels for a step whose launches are the same whatever step it is.
 
 The arithmetic is that of `pruned.py` and `packed.py`; equations are the paper's. A step is five *waves* (as in
-`packed_triton`: token k of LSTM layer 1 and token k - 1 of layer 2 at once) and one `arrive`. Kernels find the step in
+`triton.forward`: token k of LSTM layer 1 and token k - 1 of layer 2 at once) and one `arrive`. Kernels find the step in
 device memory (`clock[0] + step`) and from it how many rows there are, so that one CUDA graph of a few steps, replayed,
 runs programs of any number of steps.
 

@@ -1,4 +1,4 @@
-"""The packed step on a CUDA GPU, backwards: the mirror of `packed_triton`, whose notes hold here too."""
+"""The packed step on a CUDA GPU, backwards: the mirror of `forward`, whose notes hold here too."""
 
 import triton
 import triton.language as tl

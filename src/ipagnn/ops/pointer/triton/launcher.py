@@ -1,4 +1,4 @@
-"""The packed execution on a CUDA GPU: launches and gradients around the kernels of `packed_triton*`."""
+"""The packed execution on a CUDA GPU: launches and gradients around the kernels of `forward` and `backward`."""
 
 from dataclasses import dataclass
 

@@ -64,8 +64,8 @@ def everything(names: list[str], table: ProgramTable, hidden: int) -> None:
         for pointer in (False, True):
             torch.cuda.reset_peak_memory_stats()
             result, seconds = timed(lambda: evaluate(model, table, pointer=pointer))  # noqa: B023
-            told = f"{result.correct.mean():.4f}, {torch.cuda.max_memory_allocated() / 1e9:.1f} GB"
-            print(f"evaluate {name}, pointer={pointer}: {seconds:.2f} s, accuracy {told}", flush=True)
+            found = f"{result.correct.mean():.4f}, {torch.cuda.max_memory_allocated() / 1e9:.1f} GB"
+            print(f"evaluate {name}, pointer={pointer}: {seconds:.2f} s, accuracy {found}", flush=True)
 
 
 def against_cpu(table: ProgramTable, count: int) -> None:

@@ -63,11 +63,11 @@ def profile(name: str, hidden: int, batch: int) -> None:
     step = make_step(build_model(settings.model, 0), settings, DEVICE)
     prepared = [step.prepare(source(batch, 16, name).table(k * batch, batch)) for k in range(16)]
     warm_up(step, prepared)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as told:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
         for item in prepared:
             step(item)
         torch.cuda.synchronize()
-    events = sorted(told.key_averages(), key=lambda event: -event.self_device_time_total)
+    events = sorted(found.key_averages(), key=lambda event: -event.self_device_time_total)
     total = sum(event.self_device_time_total for event in events) / 1e3 / len(prepared)
     print(f"{name}: {total:.3f} ms of kernels a step")
     for event in events[:20]:

@@ -24,7 +24,7 @@ LOG_EVERY = 250
 
 def measure(seconds: float, batch: int, rate: float) -> dict[str, Any]:
     """The mean loss of every LOG_EVERY steps, in both precisions."""
-    told: dict[str, Any] = {"batch": batch, "rate": rate, "every": LOG_EVERY, "gpu": torch.cuda.get_device_name()}
+    found: dict[str, Any] = {"batch": batch, "rate": rate, "every": LOG_EVERY, "gpu": torch.cuda.get_device_name()}
     config = TrainConfig().replace(
         batch_size=batch,
         learning_rate=rate,
@@ -42,9 +42,9 @@ def measure(seconds: float, batch: int, rate: float) -> dict[str, Any]:
         train(config.replace(precision="bf16", examples=done.examples), f"{folder}/bf16")
         for precision in ("fp32", "bf16"):
             lines = [line for line in read_metrics(RunFolder(f"{folder}/{precision}")) if line["kind"] == "train"]
-            told[precision] = [round(line["loss"], 4) for line in lines]
-            told[f"{precision}_seconds"] = round(lines[-1]["seconds"], 1)
-    return told
+            found[precision] = [round(line["loss"], 4) for line in lines]
+            found[f"{precision}_seconds"] = round(lines[-1]["seconds"], 1)
+    return found
 
 
 def draw(pairs: list[dict[str, Any]]) -> Figure:

@@ -137,12 +137,12 @@ def run_jax(folder: Path, sums: str, products: str, seconds: float) -> None:
     if not seconds:
         logits = jax.jit(logits_of, static_argnums=2)(weights, batches[0], sums)
         gradients = jax.jit(jax.grad(loss_of), static_argnums=2)(weights, batches[0], sums)
-        told = {"logits": logits, **{f"gradient {name}": value for name, value in gradients.items()}}
+        found = {"logits": logits, **{f"gradient {name}": value for name, value in gradients.items()}}
         losses = []
         for _ in range(UPDATES):
             *state, loss = update(*jax.tree.map(jnp.copy, state), batches[0])
             losses.append(loss)
-        np.savez(folder / "told.npz", losses=np.array(losses), **{name: np.asarray(x) for name, x in told.items()})
+        np.savez(folder / "found.npz", losses=np.array(losses), **{name: np.asarray(x) for name, x in found.items()})
         return
     state = jax.tree.map(jnp.copy, state)
     began = time.perf_counter()
@@ -158,14 +158,14 @@ def run_jax(folder: Path, sums: str, products: str, seconds: float) -> None:
         count += len(batches)
     milliseconds = 1e3 * (time.perf_counter() - began) / count
     peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
-    told = {
+    found = {
         "ms": milliseconds,
         "compile_s": compiled,
         "device": str(jax.devices()[0]),
         "jax": jax.__version__,
         "gib": peak,
     }
-    (folder / "told.json").write_text(json.dumps(told))
+    (folder / "found.json").write_text(json.dumps(found))
 
 
 # In the process of torch.
@@ -187,7 +187,7 @@ def padded(batch: Any, nodes: int) -> Arrays:
 
 
 def in_jax(model: Any, batches: list[Any], sums: str, products: str, seconds: float) -> Arrays:
-    """What `run_jax` told in a process of its own."""
+    """What `run_jax` found in a process of its own."""
     nodes = max(int(batch.node_offsets.diff().max()) for batch in batches)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -198,9 +198,9 @@ def in_jax(model: Any, batches: list[Any], sums: str, products: str, seconds: fl
         environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         subprocess.run([*command, "--seconds", str(seconds)], check=True, env=environment)
         if seconds:
-            told: Arrays = json.loads((folder / "told.json").read_text())
-            return told
-        return dict(np.load(folder / "told.npz"))
+            found: Arrays = json.loads((folder / "found.json").read_text())
+            return found
+        return dict(np.load(folder / "found.npz"))
 
 
 def check(hidden: int) -> None:
@@ -229,18 +229,18 @@ def check(hidden: int) -> None:
     for _ in range(UPDATES):
         step(batch)
         losses.append(step.metrics().loss)
-    for sums, told in theirs.items():
+    for sums, found in theirs.items():
         print(f"{len(batch)} programs, T(x) {int(batch.steps.min())} to {int(batch.steps.max())}, H {hidden}, {sums}")
         for name, value in ours.items():
-            distance = float((torch.from_numpy(told[name]) - value).norm() / value.norm())
+            distance = float((torch.from_numpy(found[name]) - value).norm() / value.norm())
             print(f"  {name:32s} {distance:.1e} of its norm")
             assert distance < 3e-5, name
         print(
             "  losses of updates",
-            *(f"{a:.5f} and {b:.5f}" for a, b in zip(losses, told["losses"], strict=True)),
+            *(f"{a:.5f} and {b:.5f}" for a, b in zip(losses, found["losses"], strict=True)),
             sep="  ",
         )
-        assert np.allclose(losses, told["losses"], atol=2e-4)
+        assert np.allclose(losses, found["losses"], atol=2e-4)
         assert losses[-1] < losses[0] - 1e-2
 
 
@@ -256,13 +256,13 @@ def compare(hidden: int, batch: int, seconds: float, products: str) -> None:
     settings = config(hidden, batch, "fp32", "dense")
     model = build_model(settings.model, 0)
     for sums in ("segments", "one-hot"):
-        told = in_jax(model, [model.collate(table) for table in tables], sums, products, seconds)
-        rate = 1e3 * batch / told["ms"]
+        found = in_jax(model, [model.collate(table) for table in tables], sums, products, seconds)
+        rate = 1e3 * batch / found["ms"]
         fastest = max(fastest, rate)
         print(
-            f"batch {batch:5d}  JAX {told['jax']} dense, {sums:8s}    {told['ms']:9.3f} ms a step "
-            f"{rate:11,.0f} examples/s  {told['gib']:.1f} GiB  "
-            f"(compiled in {told['compile_s']:.0f} s; {told['device']})",
+            f"batch {batch:5d}  JAX {found['jax']} dense, {sums:8s}    {found['ms']:9.3f} ms a step "
+            f"{rate:11,.0f} examples/s  {found['gib']:.1f} GiB  "
+            f"(compiled in {found['compile_s']:.0f} s; {found['device']})",
             flush=True,
         )
     for precision, window in (("tf32", 1), ("bf16", 1), ("bf16", 16)):

@@ -392,10 +392,10 @@ def attack_requests(server: Server, count: int, deadline: float, seed: int, clie
                 tally.refused += status in (400, 413, 422, 503)
                 tally.errors_5xx += status >= 500 and status != 503
                 if status == 200:
-                    told = json.loads(answer)
+                    document = json.loads(answer)
                     with suppress(ProgramError, ExecutionError):
                         true = execute(parse(source), max_steps=10_000).value
-                        tally.wrong += told["true_value"] is not None and told["true_value"] != true
+                        tally.wrong += document["true_value"] is not None and document["true_value"] != true
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(clients)]
     for thread in threads:

@@ -64,7 +64,7 @@ def test_generate_goes_on_and_ends_with_the_same_bytes(run: Any, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--split", "train"], "how many"),
         (["--split", "nonsense", "--count", 5], "'train', 'validation', 'test'"),
@@ -77,12 +77,12 @@ def test_generate_goes_on_and_ends_with_the_same_bytes(run: Any, tmp_path: Path)
     ],
 )
 def test_generate_refuses_before_it_writes(
-    run: Any, tmp_path: Path, is_sentence: Callable[[str], bool], arguments: list[object], told: str
+    run: Any, tmp_path: Path, is_sentence: Callable[[str], bool], arguments: list[object], message: str
 ) -> None:
     code, out, err = run("generate", tmp_path / "d", *arguments)
     assert (code, out) == (2, "")
     assert is_sentence(err)
-    assert told in err
+    assert message in err
     assert not (tmp_path / "d").exists()
 
 
@@ -151,7 +151,7 @@ def test_ceiling_table_agrees_with_its_json(run: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--lengths", "20", "--train-lengths"], "choose one"),
         (["--lengths", "twenty"], "whole numbers"),
@@ -160,12 +160,12 @@ def test_ceiling_table_agrees_with_its_json(run: Any) -> None:
     ],
 )
 def test_ceiling_refuses_bad_input(
-    run: Any, is_sentence: Callable[[str], bool], arguments: list[object], told: str
+    run: Any, is_sentence: Callable[[str], bool], arguments: list[object], message: str
 ) -> None:
     code, out, err = run("ceiling", *arguments)
     assert (code, out) == (2, "")
     assert is_sentence(err)
-    assert told in err
+    assert message in err
 
 
 @pytest.mark.slow

@@ -42,17 +42,17 @@ def test_the_demo_trains_tests_and_tells_and_does_nothing_twice(run: Any, tmp_pa
     assert code == 0, err
     assert err.count("Training ") == 6
     for model, title in (("ipa-gnn", "IPA-GNN"), ("line-rnn", "Line-by-Line RNN"), ("ggnn", "GGNN")):
-        told = [json.loads((tmp_path / f"{model}-{seed}" / "evaluation.json").read_text()) for seed in (0, 1)]
-        assert [summary["set"]["count"] for summary in told] == [len(SHORT) * FEW] * 2
+        answer = [json.loads((tmp_path / f"{model}-{seed}" / "evaluation.json").read_text()) for seed in (0, 1)]
+        assert [summary["set"]["count"] for summary in answer] == [len(SHORT) * FEW] * 2
         results = [RunFolder(tmp_path / f"{model}-{seed}").result() for seed in (0, 1)]
         own = [result.accuracy for result in results if result is not None]
         row = cells(out, title)
         assert row[0] == f"{title}, 2 runs"
         assert row[1] == f"{50 * sum(own):.1f}"
         for cell, length in zip(row[2:], SHORT, strict=False):
-            mean = sum(summary["by_length"][str(length)]["accuracy"] for summary in told) / 2
+            mean = sum(summary["by_length"][str(length)]["accuracy"] for summary in answer) / 2
             assert cell.startswith(f"{100 * mean:.1f} ± ")
-        assert row[-1] == f"{50 * sum(summary['overall']['accuracy'] for summary in told):.1f}"
+        assert row[-1] == f"{50 * sum(summary['overall']['accuracy'] for summary in answer):.1f}"
     assert (tmp_path / "accuracy.svg").read_text().startswith("<?xml")
     assert "GGNN" in (tmp_path / "report.html").read_text()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json*")}

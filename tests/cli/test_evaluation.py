@@ -39,13 +39,13 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_json_tells_the_numbers_of_the_library(run: Run, weights: Path) -> None:
     done = run("evaluate", weights, "--count", 3, "--json")
     assert done.code == 0, done.err
-    told = json.loads(done.out)
+    answer = json.loads(done.out)
     expected = summarise(evaluate(load_model(weights), build_test_set("full", 3)))
-    assert told["overall"] == expected["overall"]
-    assert told["by_length"] == expected["by_length"]
-    assert set(told["by_length"]) == {str(n) for n in range(20, 101, 10)}
-    assert told["overall"]["count"] == 27
-    assert set(told["overall"]) == {"accuracy", "stderr", "count"}
+    assert answer["overall"] == expected["overall"]
+    assert answer["by_length"] == expected["by_length"]
+    assert set(answer["by_length"]) == {str(n) for n in range(20, 101, 10)}
+    assert answer["overall"]["count"] == 27
+    assert set(answer["overall"]) == {"accuracy", "stderr", "count"}
 
 
 def test_one_object_for_each_of_several_weights(run: Run, weights: Path, tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_programs_of_your_own(run: Run, weights: Path, tmp_path: Path, is_senten
     sources = [format_program(program) for program in build_test_set("full", 1)]
     file = tmp_path / "programs.jsonl"
     file.write_text("".join(json.dumps({"source": source}) + "\n" for source in sources))
-    told = json.loads(run("evaluate", weights, "--programs", file, "--json").out)
-    assert told["overall"] == summarise(evaluate(load_model(weights), build_test_set("full", 1)))["overall"]
+    answer = json.loads(run("evaluate", weights, "--programs", file, "--json").out)
+    assert answer["overall"] == summarise(evaluate(load_model(weights), build_test_set("full", 1)))["overall"]
     with file.open("a") as handle:
         handle.write('{"source": "v0 = 1\\nprint(v0)"}\n')
     done = run("evaluate", weights, "--programs", file)
@@ -115,8 +115,8 @@ def test_programs_of_your_own(run: Run, weights: Path, tmp_path: Path, is_senten
     done = run("evaluate", weights, "--programs", file, "--skip-invalid")
     assert done.code == 0
     assert "1 invalid programs were left out" in done.out
-    told = json.loads(run("evaluate", weights, "--programs", file, "--skip-invalid", "--json").out)
-    assert (told["set"]["count"], told["set"]["skipped"]) == (9, 1)
+    answer = json.loads(run("evaluate", weights, "--programs", file, "--skip-invalid", "--json").out)
+    assert (answer["set"]["count"], answer["set"]["skipped"]) == (9, 1)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_a_report_evaluates_what_is_not_evaluated_yet(run: Run, tmp_path: Path) 
     done = run("report", *folders, "--count", 3, "--lengths", "5,10", "--out", tmp_path / "out.html")
     assert done.code == 0, done.err
     assert (folders[0] / "evaluation.json").read_bytes() == before
-    told = json.loads((tmp_path / "out.json").read_text())
-    assert [r["evaluation"]["overall"]["count"] for r in told["runs"]] == [2, 6]
+    answer = json.loads((tmp_path / "out.json").read_text())
+    assert [r["evaluation"]["overall"]["count"] for r in answer["runs"]] == [2, 6]
     assert "paper" not in (tmp_path / "out.md").read_text().splitlines()[0]  # these are not its test programs
     assert "<!doctype html>" in (tmp_path / "out.html").read_text()
 

@@ -26,14 +26,14 @@ def weights(tmp_path: Path) -> Path:
 def test_models_are_listed_with_task_accuracy_and_size(run: Any) -> None:
     if not available_models():
         pytest.skip("this installation comes without weights")
-    told = [json.loads(line) for line in run("models", "--json").out.splitlines()]
-    assert [each["name"] for each in told] == available_models()
-    assert sorted(each["task"] for each in told if each["default"]) == ["full", "partial"]
-    for each in told:
+    answer = [json.loads(line) for line in run("models", "--json").out.splitlines()]
+    assert [each["name"] for each in answer] == available_models()
+    assert sorted(each["task"] for each in answer if each["default"]) == ["full", "partial"]
+    for each in answer:
         assert re.match(r"\d+\.\d% ± ", each["accuracy"]), each
         assert 100_000 < each["parameters"] < each["bytes"]
     shown = run("models").out
-    assert all(each["name"] in shown and each["accuracy"].partition(" of ")[0] in shown for each in told)
+    assert all(each["name"] in shown and each["accuracy"].partition(" of ")[0] in shown for each in answer)
 
 
 def test_accuracy_is_read_from_a_card() -> None:

@@ -40,7 +40,7 @@ def test_help_does_not_wait_for_heavy_imports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["nonsense"], "nonsense"),
         (["sample", "--nonsense"], "--nonsense"),
@@ -58,12 +58,12 @@ def test_help_does_not_wait_for_heavy_imports() -> None:
     ],
 )
 def test_bad_input_is_exit_code_2_and_one_sentence(
-    run: Any, is_sentence: Callable[[str], bool], arguments: list[str], told: str
+    run: Any, is_sentence: Callable[[str], bool], arguments: list[str], message: str
 ) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert is_sentence(err)
-    assert told in err
+    assert message in err
 
 
 def test_binary_input_is_a_sentence(run: Any, is_sentence: Callable[[str], bool]) -> None:

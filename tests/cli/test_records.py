@@ -47,7 +47,7 @@ def test_records_are_not_overwritten(
     run: Run, evaluated: list[Path], tmp_path: Path, is_sentence: Callable[[str], bool]
 ) -> None:
     assert run("record", evaluated[0], "--to", tmp_path, "--name", "a").code == 0
-    for arguments, told in (
+    for arguments, message in (
         ([evaluated[0], "--name", "a"], "never overwritten"),
         ([*evaluated, "--name", "b"], "--name is for one run"),
         ([tmp_path / "nothing"], "is no run folder"),
@@ -55,4 +55,4 @@ def test_records_are_not_overwritten(
         done = run("record", *arguments, "--to", tmp_path)
         assert done.code == 2
         assert is_sentence(done.err)
-        assert told in done.err
+        assert message in done.err

@@ -46,8 +46,8 @@ def test_sweep_prints_a_table_and_names_the_selected_run(run: Any, tmp_path: Pat
     code, out, err = run("sweep", tmp_path / "s", *SMALL, "--grid", grid)
     assert code == 0
     assert [line.split(":")[0] for line in err.splitlines()] == ["learning_rate=0.01", "learning_rate=0.001"]
-    code, told, _ = run("sweep", tmp_path / "s", *SMALL, "--grid", grid, "--json")
-    rows = [json.loads(line) for line in told.splitlines()]
+    code, found, _ = run("sweep", tmp_path / "s", *SMALL, "--grid", grid, "--json")
+    rows = [json.loads(line) for line in found.splitlines()]
     assert [row["values"] for row in rows] == [{"optimizer.learning_rate": 1e-2}, {"optimizer.learning_rate": 1e-3}]
     best = max(rows, key=lambda row: row["accuracy"])
     assert best["selected"]
@@ -85,7 +85,7 @@ def test_sweep_of_the_paper_has_its_grid(run: Any, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--preset", "quick"], "name a file with --grid"),
         (["--grid", "/nowhere/at/all.toml"], "/nowhere/at/all.toml: No such file"),
@@ -97,12 +97,12 @@ def test_sweep_of_the_paper_has_its_grid(run: Any, tmp_path: Path, monkeypatch: 
     ],
 )
 def test_sweep_refuses_before_it_writes(
-    run: Any, tmp_path: Path, is_sentence: Callable[[str], bool], arguments: list[str], told: str
+    run: Any, tmp_path: Path, is_sentence: Callable[[str], bool], arguments: list[str], message: str
 ) -> None:
     code, out, err = run("sweep", tmp_path / "s", *arguments)
     assert (code, out) == (2, "")
     assert is_sentence(err)
-    assert told in err
+    assert message in err
     assert not (tmp_path / "s").exists()
 
 

@@ -56,7 +56,7 @@ def test_train_on_a_data_set(run: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--preset", "small"], "'paper', 'environment', 'quick', 'smoke'"),
         (["--model", "ipa-gn"], "Did you mean 'ipa-gnn'?"),
@@ -74,12 +74,12 @@ def test_train_on_a_data_set(run: Any, tmp_path: Path) -> None:
     ],
 )
 def test_train_refuses_before_it_writes(
-    run: Any, tmp_path: Path, is_sentence: Callable[[str], bool], arguments: list[str], told: str
+    run: Any, tmp_path: Path, is_sentence: Callable[[str], bool], arguments: list[str], message: str
 ) -> None:
     code, out, err = run("train", tmp_path / "r", *arguments)
     assert (code, out) == (2, "")
     assert is_sentence(err)
-    assert told in err
+    assert message in err
     assert not (tmp_path / "r").exists()
 
 
@@ -108,9 +108,9 @@ def test_train_tells_a_line_a_minute_where_there_is_no_terminal(
         for step in range(1, 101):
             clock += 7.0
             report(Progress(step, 100, 8 * step, 2.5, 0.125, 1234.5, 7.0 * (100 - step), 0.25))
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 11  # in 700 seconds, every ninth report
-    assert told[0] == "step 9/100  1,234 examples/s  loss 2.500  accuracy 12.5%  validation 25.0%  11 min left"
+    found = capsys.readouterr().err.splitlines()
+    assert len(found) == 11  # in 700 seconds, every ninth report
+    assert found[0] == "step 9/100  1,234 examples/s  loss 2.500  accuracy 12.5%  validation 25.0%  11 min left"
 
 
 def test_runs_lists_and_plots(run: Any, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_runs_lists_and_plots(run: Any, tmp_path: Path) -> None:
 def test_runs_refuses_bad_input(run: Any, tmp_path: Path, is_sentence: Callable[[str], bool]) -> None:
     run("train", tmp_path / "r", *SMALL, "--time-limit", "0.001s")
     (tmp_path / "empty").mkdir()
-    for arguments, told in (
+    for arguments, message in (
         ([tmp_path / "nowhere"], "no directory"),
         ([tmp_path / "empty"], "no run"),
         ([tmp_path, "--compare", tmp_path / "c.docx"], "c.docx does not end like a picture"),
@@ -142,4 +142,4 @@ def test_runs_refuses_bad_input(run: Any, tmp_path: Path, is_sentence: Callable[
         code, out, err = run("runs", *arguments)
         assert (code, out) == (2, "")
         assert is_sentence(err)
-        assert told in err
+        assert message in err

@@ -112,7 +112,7 @@ def test_static_budget_is_capped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"kind": "paperr"}, "choose 'paper', 'static' or 'trace'"),
         ({"factor": 0.0}, "positive number"),
@@ -120,8 +120,8 @@ def test_static_budget_is_capped() -> None:
         ({"cap": 0}, "cap lies in"),
     ],
 )
-def test_bad_budgets_are_refused(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_bad_budgets_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         StepBudget(**fields)
 
 

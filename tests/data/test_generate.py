@@ -193,7 +193,7 @@ def test_a_shard_that_went_missing_is_made_again(finished: Path, whole: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"seed": 4}, "its seed is 3, not 4"),
         ({"task": "full"}, "its task is 'partial', not 'full'"),
@@ -207,11 +207,11 @@ def test_a_shard_that_went_missing_is_made_again(finished: Path, whole: Path) ->
 )
 @pytest.mark.parametrize("name", [MANIFEST, UNFINISHED])
 def test_another_data_set_is_refused_by_what_differs(
-    finished: Path, name: str, changed: dict[str, Any], told: str
+    finished: Path, name: str, changed: dict[str, Any], message: str
 ) -> None:
     (finished / MANIFEST).rename(finished / name)
     before = contents(finished)
-    with pytest.raises(DataSetError, match=f"holds another data set: .*{told}"):
+    with pytest.raises(DataSetError, match=f"holds another data set: .*{message}"):
         generate(finished, **{**ARGUMENTS, **changed})
     assert contents(finished) == before
 
@@ -295,7 +295,7 @@ def test_duplicates_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"shard_size": 0}, "shard size of at least 1"),
         ({"count": 10**9, "shard_size": 10}, "at most 100,000 shards"),
@@ -305,9 +305,9 @@ def test_duplicates_are_counted(tmp_path: Path) -> None:
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_written(
-    tmp_path: Path, arguments: dict[str, Any], told: str
+    tmp_path: Path, arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         generate(tmp_path / "data", **{**ARGUMENTS, **arguments})
     assert not (tmp_path / "data").exists()
 

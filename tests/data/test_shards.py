@@ -164,7 +164,7 @@ def test_a_truncated_or_missing_shard_is_named_at_once(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"format_version": 3}, "format_version is 3, and this version of ipagnn reads 1 and 2"),
         ({"format_version": 2}, "format_version is 2, and data sets of its grammar have 1"),
@@ -176,10 +176,10 @@ def test_a_truncated_or_missing_shard_is_named_at_once(copy: Path) -> None:
         ({"lengths": None}, "not a manifest"),
     ],
 )
-def test_a_manifest_that_is_none_is_refused(copy: Path, change: dict[str, Any], told: str) -> None:
+def test_a_manifest_that_is_none_is_refused(copy: Path, change: dict[str, Any], message: str) -> None:
     manifest = json.loads((copy / MANIFEST).read_text())
     (copy / MANIFEST).write_text(json.dumps({**manifest, **change, "checksum": ""}))
-    with pytest.raises(DataSetError, match=told):
+    with pytest.raises(DataSetError, match=message):
         read_shards(copy)
 
 
@@ -224,7 +224,7 @@ def test_well_formed_rows_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         ({"target": None}, "no column target of type int32"),
         ({"length": pa.array([2.0])}, "no column length of type int16"),
@@ -250,8 +250,8 @@ def test_well_formed_rows_are_read() -> None:
         ),
     ],
 )
-def test_rows_that_are_no_programs_are_refused(columns: dict[str, Any], told: str) -> None:
-    with pytest.raises(DataSetError, match=f"The shard x .*{told}"):
+def test_rows_that_are_no_programs_are_refused(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataSetError, match=f"The shard x .*{message}"):
         decode_shard(encoded(**columns), "x")
 
 

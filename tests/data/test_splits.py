@@ -178,7 +178,7 @@ def test_a_recipe_names_the_block_limit_only_if_it_has_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"split": "dev"}, "must be one of train, validation, test"),
         ({"split": "train"}, "how many programs"),
@@ -188,8 +188,8 @@ def test_a_recipe_names_the_block_limit_only_if_it_has_one() -> None:
         ({"split": "test", "lengths": Lengths((20, 30), (1, 2))}, "same weight"),
     ],
 )
-def test_bad_recipes_are_refused(arguments: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_bad_recipes_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         recipe(**arguments)
 
 

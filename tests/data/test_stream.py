@@ -135,7 +135,7 @@ def test_no_more_than_ahead_is_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"batch_size": 0}, "batch_size is 0"),
         ({"position": -1}, "position is -1"),
@@ -144,8 +144,8 @@ def test_no_more_than_ahead_is_made() -> None:
         ({"world": 2, "rank": 2}, "one of 0..1"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, int], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_bad_arguments_are_refused(arguments: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Stream(SAMPLER, **{"batch_size": 4, **arguments}, collate=identity)
 
 

@@ -32,14 +32,14 @@ def test_a_soft_branch_by_hand() -> None:
     pointer = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0.75, 0.25], [0, 0, 0, 1], [0, 0, 0, 1.0]])
     branch = torch.full((4, 4), NAN)
     branch[1, 1] = 0.75
-    told = measure_pointer(pointer, branch, batch, PAPER, "full")
-    assert told.decided.tolist() == [1.0]
-    assert told.discrete.tolist() == [0.0]
-    assert told.exit_mass.tolist() == [1.0]
-    assert told.exit_step.tolist() == [3]
-    assert told.path_length.tolist() == [3]
-    assert told.path_prefix.tolist() == [3]
-    assert told.path_exact.tolist() == [True]
+    metrics = measure_pointer(pointer, branch, batch, PAPER, "full")
+    assert metrics.decided.tolist() == [1.0]
+    assert metrics.discrete.tolist() == [0.0]
+    assert metrics.exit_mass.tolist() == [1.0]
+    assert metrics.exit_step.tolist() == [3]
+    assert metrics.path_length.tolist() == [3]
+    assert metrics.path_prefix.tolist() == [3]
+    assert metrics.path_exact.tolist() == [True]
 
 
 def test_the_wrong_branch_by_hand() -> None:
@@ -47,57 +47,57 @@ def test_the_wrong_branch_by_hand() -> None:
     pointer = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0.002, 0.998], [0, 0, 0, 1], [0, 0, 0, 1.0]])
     branch = torch.full((4, 4), NAN)
     branch[1, 1] = 0.002
-    told = measure_pointer(pointer, branch, batch, PAPER, "full")
-    assert told.discrete.tolist() == [1.0]
-    assert told.exit_step.tolist() == [2]
-    assert told.path_length.tolist() == [2]
-    assert told.path_prefix.tolist() == [2]  # it agrees as far as it goes, but leaves too early
-    assert told.path_exact.tolist() == [False]
+    metrics = measure_pointer(pointer, branch, batch, PAPER, "full")
+    assert metrics.discrete.tolist() == [1.0]
+    assert metrics.exit_step.tolist() == [2]
+    assert metrics.path_length.tolist() == [2]
+    assert metrics.path_prefix.tolist() == [2]  # it agrees as far as it goes, but leaves too early
+    assert metrics.path_exact.tolist() == [False]
 
 
 def test_decisions_that_cannot_matter_do_not_count() -> None:
     batch = collate([parse(LOOP)])
     assert batch.steps.tolist() == [8]
     model = always(build_model("ipa-gnn", hidden=2), true=True)  # never leaves the loop
-    told = evaluate(model, table_of(LOOP), pointer=True, execution="reference").pointer
-    assert told is not None
+    metrics = evaluate(model, table_of(LOOP), pointer=True, execution="reference").pointer
+    assert metrics is not None
     # The head is at steps 2, 4, 6 and then at step 8, when nothing is left: three decisions can still matter.
-    assert told.decided.tolist() == pytest.approx([3.0])
-    assert told.exit_step.tolist() == [-1]
-    assert told.path_length.tolist() == [-1]
+    assert metrics.decided.tolist() == pytest.approx([3.0])
+    assert metrics.exit_step.tolist() == [-1]
+    assert metrics.path_length.tolist() == [-1]
 
 
 @pytest.mark.parametrize("execution", ["reference", "auto"])
 def test_leaving_a_loop_at_once_is_a_short_cut(execution: str) -> None:
     model = always(build_model("ipa-gnn", hidden=2), true=False)
     evaluation = evaluate(model, table_of(LOOP, BRANCH), pointer=True, execution=execution)
-    told = evaluation.pointer
-    assert told is not None
+    metrics = evaluation.pointer
+    assert metrics is not None
     assert evaluation.trace_length.tolist() == [7, 3]
-    assert told.exit_step.tolist() == [3, 2]
-    assert told.path_prefix.tolist() == [3, 2]
-    assert told.path_exact.tolist() == [False, False]
+    assert metrics.exit_step.tolist() == [3, 2]
+    assert metrics.path_prefix.tolist() == [3, 2]
+    assert metrics.path_exact.tolist() == [False, False]
 
 
 def test_straight_lines_and_true_conditions_are_followed_exactly() -> None:
     model = always(build_model("ipa-gnn", hidden=2), true=True)
     sources = ["v0 = 5", "v0 = 5\nv0 += 1\npass\nv0 *= 2", BRANCH, "v0 = 3\nif v0 % 10 >= 3:\n  v0 -= 1\nelse:\n  pass"]
     evaluation = evaluate(model, table_of(*sources), pointer=True)
-    told = evaluation.pointer
-    assert told is not None
-    assert told.path_exact.all()
-    assert told.exit_step.tolist() == [trace_length(parse(source)) for source in sources]
-    assert np.allclose(told.exit_mass, 1)
+    metrics = evaluation.pointer
+    assert metrics is not None
+    assert metrics.path_exact.all()
+    assert metrics.exit_step.tolist() == [trace_length(parse(source)) for source in sources]
+    assert np.allclose(metrics.exit_mass, 1)
 
 
 def test_a_hard_pointer_is_discrete_and_reaches_the_exit_by_its_path() -> None:
     model = build_model("hard-ip-rnn", hidden=6, seed=2)
     table = Sampler("full", Lengths.uniform((10, 20)), seed=1).table(0, 60)
-    told = evaluate(model, table, pointer=True).pointer
-    assert told is not None
-    assert np.array_equal(told.discrete, told.decided)
-    assert np.array_equal(told.exit_step, told.path_length)
-    assert set(np.unique(told.exit_mass)) <= {0.0, 1.0}
+    metrics = evaluate(model, table, pointer=True).pointer
+    assert metrics is not None
+    assert np.array_equal(metrics.discrete, metrics.decided)
+    assert np.array_equal(metrics.exit_step, metrics.path_length)
+    assert set(np.unique(metrics.exit_mass)) <= {0.0, 1.0}
 
 
 def test_partial_programs_have_no_trace_to_agree_with(ipa_gnn: ProgramModel, partial_programs: ProgramTable) -> None:

@@ -77,10 +77,10 @@ def test_accuracy_by_the_depth_of_loops() -> None:
 
 def test_calibration_by_hand() -> None:
     # Bins (0, 1/2] and (1/2, 1]: mean confidence 0.3 against 1/2 right, 0.9 against 2/2 right.
-    told = calibration([0.2, 0.4, 0.8, 1.0], [True, False, True, True], bins=2)
-    assert told["ece"] == pytest.approx(0.5 * 0.2 + 0.5 * 0.1)
-    assert [b["count"] for b in told["bins"]] == [2, 2]
-    assert [b["high"] for b in told["bins"]] == [0.5, 1.0]
+    metrics = calibration([0.2, 0.4, 0.8, 1.0], [True, False, True, True], bins=2)
+    assert metrics["ece"] == pytest.approx(0.5 * 0.2 + 0.5 * 0.1)
+    assert [b["count"] for b in metrics["bins"]] == [2, 2]
+    assert [b["high"] for b in metrics["bins"]] == [0.5, 1.0]
     assert calibration([0.5], [True], bins=2)["bins"][0]["high"] == 0.5  # an edge belongs to the bin below
 
 
@@ -95,15 +95,15 @@ def test_pointer_numbers_by_hand() -> None:
         path_exact=np.array([True, False, False]),
     )
     evaluation = dataclasses.replace(made_up([1, 2, 3], [1, 2, 3], [20] * 3), pointer=metrics)
-    told = summarise(evaluation)["pointer"]
-    assert told["discrete"] == 0.5  # of the mass, 2 of 4; not of the programs
-    assert told["decisions"] == pytest.approx(4 / 3)
-    assert told["reached"] == pytest.approx(2 / 3)
-    assert told["exit_step"] == 7.0
-    assert told["trace_length"] == 7.0
-    assert told["shorter"] == 0.5
-    assert told["path_exact"] == pytest.approx(1 / 3)
-    assert told["path_prefix"] == pytest.approx((1 + 0 + 3 / 7) / 3)
+    found = summarise(evaluation)["pointer"]
+    assert found["discrete"] == 0.5  # of the mass, 2 of 4; not of the programs
+    assert found["decisions"] == pytest.approx(4 / 3)
+    assert found["reached"] == pytest.approx(2 / 3)
+    assert found["exit_step"] == 7.0
+    assert found["trace_length"] == 7.0
+    assert found["shorter"] == 0.5
+    assert found["path_exact"] == pytest.approx(1 / 3)
+    assert found["path_prefix"] == pytest.approx((1 + 0 + 3 / 7) / 3)
 
 
 def test_counts_add_up(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> None:
@@ -124,10 +124,10 @@ def test_a_perfect_guesser_is_at_the_ceiling() -> None:
     evaluation = dataclasses.replace(
         made_up(best.guess.tolist(), table.target.tolist(), table.lengths.tolist()), task="partial"
     )
-    told = summarise(evaluation, best)["ceiling"]
-    assert told["overall"]["best"] == pytest.approx(best.accuracy)
-    assert told["overall"]["distance"] == pytest.approx(best.accuracy - best.correct.mean())
-    assert set(told["by_length"]) == {str(n) for n in range(20, 101, 10)}
+    metrics = summarise(evaluation, best)["ceiling"]
+    assert metrics["overall"]["best"] == pytest.approx(best.accuracy)
+    assert metrics["overall"]["distance"] == pytest.approx(best.accuracy - best.correct.mean())
+    assert set(metrics["by_length"]) == {str(n) for n in range(20, 101, 10)}
     with pytest.raises(ValueError, match="compute both for the same programs"):
         summarise(evaluation, ceiling(table.slice(0, 2)))
 

@@ -70,33 +70,33 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_programs_are_answered_rightly_and_without_a_warning(name: str) -> None:
     source, expected = ORDINARY[name]
-    told = ipagnn.predict(source)
-    assert told.true_value == expected
-    assert (told.value, told.warnings) == (expected, [])
-    assert told.confidence > 0.5
+    prediction = ipagnn.predict(source)
+    assert prediction.true_value == expected
+    assert (prediction.value, prediction.warnings) == (expected, [])
+    assert prediction.confidence > 0.5
 
 
 @pytest.mark.parametrize("name", NESTED)
 def test_nested_loops_are_answered_rightly_or_with_the_warning(name: str) -> None:
-    told = ipagnn.predict(NESTED[name])
+    prediction = ipagnn.predict(NESTED[name])
     reliable = ipagnn.load_model(default_model("full")).reliable_depth
-    assert any("miscount" in warning for warning in told.warnings) == (reliable is not None)
-    assert told.value == told.true_value or told.warnings, repr(told)
+    assert any("miscount" in warning for warning in prediction.warnings) == (reliable is not None)
+    assert prediction.value == prediction.true_value or prediction.warnings, repr(prediction)
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_what_lies_outside_of_training_is_never_answered_without_a_word(name: str) -> None:
     source, expected = OUTSIDE[name]
-    told = ipagnn.predict(source)
-    assert any(expected in warning for warning in told.warnings), told.warnings
+    prediction = ipagnn.predict(source)
+    assert any(expected in warning for warning in prediction.warnings), prediction.warnings
 
 
 def test_the_reason_for_a_wrong_answer_is_there_for_masked_programs_too() -> None:
-    told = ipagnn.predict("v0 = 3\n[MASK]\nv0 *= 2")
-    assert told.warnings == []
-    assert told.truth.exact is not None
-    told = ipagnn.predict("v0 = 3\n[MASK]\nv0 *= 20")
-    assert told.warnings == ["Line 3: operand 20; trained on 1 to 9."]
+    prediction = ipagnn.predict("v0 = 3\n[MASK]\nv0 *= 2")
+    assert prediction.warnings == []
+    assert prediction.truth.exact is not None
+    prediction = ipagnn.predict("v0 = 3\n[MASK]\nv0 *= 20")
+    assert prediction.warnings == ["Line 3: operand 20; trained on 1 to 9."]
 
 
 @pytest.mark.slow

@@ -39,9 +39,9 @@ def decided(true: float) -> ProgramModel:
 
 
 def test_hand_solved_branches() -> None:
-    told = explain(BRANCHES, decided(0.75))
-    assert told.pointer is not None
-    assert told.branch is not None
+    explanation = explain(BRANCHES, decided(0.75))
+    assert explanation.pointer is not None
+    assert explanation.branch is not None
     # nodes: v0 = 7, if, += 1, -= 1, *= 2, exit
     expected = [
         [1, 0, 0, 0, 0, 0],
@@ -50,24 +50,24 @@ def test_hand_solved_branches() -> None:
         [0, 0, 0, 0, 1, 0],
         [0, 0, 0, 0, 0, 1],
     ]
-    np.testing.assert_allclose(told.pointer, expected, atol=1e-6)
-    assert told.path == [0, 1, 2, 4]
-    assert told.path_ends
-    assert [(s.step, s.line) for s in told.soft or ()] == [(1, 1)]
-    assert (told.soft or ())[0].true == pytest.approx(0.75)
-    assert [(s.line, s.executed) for s in told.shortcuts or ()] == []  # 0.75 of 1 is no short-cut
-    np.testing.assert_allclose(told.visits, [1, 1, 0.75, 0.25, 1], atol=1e-6)
-    assert told.executed is not None
-    assert told.executed.tolist() == [1, 1, 1, 0, 1]
-    assert told.exit_mass == pytest.approx(1)
-    assert [step.v0 for step in told.trace or ()] == [7, 7, 8, 16]
+    np.testing.assert_allclose(explanation.pointer, expected, atol=1e-6)
+    assert explanation.path == [0, 1, 2, 4]
+    assert explanation.path_ends
+    assert [(s.step, s.line) for s in explanation.soft or ()] == [(1, 1)]
+    assert (explanation.soft or ())[0].true == pytest.approx(0.75)
+    assert [(s.line, s.executed) for s in explanation.shortcuts or ()] == []  # 0.75 of 1 is no short-cut
+    np.testing.assert_allclose(explanation.visits, [1, 1, 0.75, 0.25, 1], atol=1e-6)
+    assert explanation.executed is not None
+    assert explanation.executed.tolist() == [1, 1, 1, 0, 1]
+    assert explanation.exit_mass == pytest.approx(1)
+    assert [step.v0 for step in explanation.trace or ()] == [7, 7, 8, 16]
 
 
 def test_a_loop_that_is_left_at_once_is_a_shortcut() -> None:
-    told = explain(LOOP, decided(0.001))
-    assert told.path == [0, 1, 2]
-    assert told.soft == []
-    assert [(s.line, round(s.visits, 2), s.executed) for s in told.shortcuts or ()] == [
+    explanation = explain(LOOP, decided(0.001))
+    assert explanation.path == [0, 1, 2]
+    assert explanation.soft == []
+    assert [(s.line, round(s.visits, 2), s.executed) for s in explanation.shortcuts or ()] == [
         (2, 1.0, 4),
         (3, 0.0, 3),
         (4, 0.0, 3),
@@ -78,48 +78,48 @@ def test_a_loop_that_is_left_at_once_is_a_shortcut() -> None:
 
 
 def test_a_model_on_the_true_trace_cuts_nothing_short() -> None:
-    told = explain(LOOP, build_model("trace-rnn", hidden=8).eval())
-    assert told.visits is not None
-    assert told.executed is not None
-    np.testing.assert_allclose(told.visits, told.executed)
-    assert told.shortcuts == []
-    assert told.path is None  # it decides nothing
-    assert told.soft is None
+    explanation = explain(LOOP, build_model("trace-rnn", hidden=8).eval())
+    assert explanation.visits is not None
+    assert explanation.executed is not None
+    np.testing.assert_allclose(explanation.visits, explanation.executed)
+    assert explanation.shortcuts == []
+    assert explanation.path is None  # it decides nothing
+    assert explanation.soft is None
 
 
 @pytest.mark.parametrize("name", ["line-rnn", "ggnn", "r-gat", "no-control"])
 def test_models_without_a_pointer_still_predict(name: str) -> None:
-    told = explain(BRANCHES, build_model(name, hidden=8).eval())
-    assert told.pointer is None
-    assert told.shortcuts is None
-    assert told.prediction.true_value == 16
-    assert json.loads(json.dumps(told.to_dict()))["pointer"] is None
-    assert "no instruction pointer" in told._repr_html_()
-    assert "no instruction pointer" in shown(told, 80)
+    explanation = explain(BRANCHES, build_model(name, hidden=8).eval())
+    assert explanation.pointer is None
+    assert explanation.shortcuts is None
+    assert explanation.prediction.true_value == 16
+    assert json.loads(json.dumps(explanation.to_dict()))["pointer"] is None
+    assert "no instruction pointer" in explanation._repr_html_()
+    assert "no instruction pointer" in shown(explanation, 80)
 
 
 def test_path_and_exit_are_those_of_the_evaluation(model: ProgramModel) -> None:
     for i in range(20):
         program = Sampler("full", Lengths.exact(12), seed=5).program(i)[0]
-        told = explain(format_program(program), model)
+        explanation = explain(format_program(program), model)
         batch = model.collate([program])
         output = model(batch, record=("pointer", "branch"))
         expected = measure_pointer(output["pointer"].detach(), output["branch"].detach(), batch, PAPER, "full")
-        assert (len(told.path or ()) if told.path_ends else -1) == expected.path_length[0]
-        assert told.exit_mass == pytest.approx(float(expected.exit_mass[0]))
+        assert (len(explanation.path or ()) if explanation.path_ends else -1) == expected.path_length[0]
+        assert explanation.exit_mass == pytest.approx(float(expected.exit_mass[0]))
 
 
 def test_json_says_what_the_object_holds(model: ProgramModel) -> None:
     program = Sampler("full", Lengths.exact(15), seed=1).program(3)[0]
-    told = explain(format_program(program), model)
-    data = json.loads(json.dumps(told.to_dict()))
-    assert told.pointer is not None
-    full = np.zeros_like(told.pointer)
+    explanation = explain(format_program(program), model)
+    data = json.loads(json.dumps(explanation.to_dict()))
+    assert explanation.pointer is not None
+    full = np.zeros_like(explanation.pointer)
     for t, row in enumerate(data["pointer"]):
         for node, share in row:
             full[t, node] = share
-    np.testing.assert_allclose(full, told.pointer, atol=1.1e-3)
-    steps = list(trace(program, len(told.pointer) - 1))
+    np.testing.assert_allclose(full, explanation.pointer, atol=1.1e-3)
+    steps = list(trace(program, len(explanation.pointer) - 1))
     assert data["trace"] == [{"line": s.line, "v0": s.v0, "branch": s.branch} for s in steps]
     assert data["exit"] == len(data["true"]) - 1
     assert all(0 <= share <= 1 for row in data["branch"] for _, share in row)
@@ -130,12 +130,12 @@ def test_long_programs_stay_small() -> None:
     for k in range(1, 9):  # eight loops, one in the other: T(x) is beyond 2,000
         lines += ["  " * (k - 1) + text for text in (f"v{k} = 9", f"while v{k} > 0:", f"  v{k} -= 1")]
     lines.append("  " * 8 + "v0 += 1")
-    told = explain("\n".join(lines), decided(0.9))
-    assert told.prediction.steps > SHOWN_STEPS / 2
-    assert told.pointer is not None
-    assert len(told.pointer) <= SHOWN_STEPS + 1
-    assert told.prediction.true_value == 9**8 % 1000 + 1
-    assert len(json.dumps(told.to_dict())) < 2**20
+    explanation = explain("\n".join(lines), decided(0.9))
+    assert explanation.prediction.steps > SHOWN_STEPS / 2
+    assert explanation.pointer is not None
+    assert len(explanation.pointer) <= SHOWN_STEPS + 1
+    assert explanation.prediction.true_value == 9**8 % 1000 + 1
+    assert len(json.dumps(explanation.to_dict())) < 2**20
 
 
 def shown(explanation: Explanation, width: int, colour: bool = False) -> str:
@@ -180,8 +180,8 @@ def test_the_command(run: Run, tmp_path: Path, model: ProgramModel) -> None:
     done = run("explain", "-", "--model", weights, stdin=BRANCHES.encode())
     assert done.code == 0, done.err
     assert re.search(r"^1 v0 = 7 +█$", done.out, re.MULTILINE)
-    told = json.loads(run("explain", "-", "--model", weights, "--json", stdin=BRANCHES.encode()).out)
-    assert told == json.loads(json.dumps(explain(BRANCHES, weights).to_dict()))
+    answer = json.loads(run("explain", "-", "--model", weights, "--json", stdin=BRANCHES.encode()).out)
+    assert answer == json.loads(json.dumps(explain(BRANCHES, weights).to_dict()))
 
 
 def test_a_folder_gives_json_lines(run: Run, tmp_path: Path, model: ProgramModel) -> None:
@@ -194,8 +194,8 @@ def test_a_folder_gives_json_lines(run: Run, tmp_path: Path, model: ProgramModel
     (folder / "more" / "a.py").write_text(LOOP)
     done = run("explain", folder, "--model", weights, "--json")
     assert done.code == 0, done.err
-    told = [json.loads(line) for line in done.out.splitlines()]
-    assert [(t["file"], t["true_value"]) for t in told] == [
+    answer = [json.loads(line) for line in done.out.splitlines()]
+    assert [(t["file"], t["true_value"]) for t in answer] == [
         (str(folder / "b.py"), 16),
         (str(folder / "more" / "a.py"), 56),
     ]

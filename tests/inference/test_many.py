@@ -40,13 +40,13 @@ def weights(tmp_path: Path) -> Path:
 def test_many_answers_are_those_of_one_at_a_time(name: str, sources_of_all_sizes: list[str]) -> None:
     model = build_model(name, hidden=8).eval()
     sources = sources_of_all_sizes if name == "ipa-gnn" else sources_of_all_sizes[:2] + sources_of_all_sizes[3:4]
-    for one, told in zip(sources, predict(sources, model), strict=True):
+    for one, found in zip(sources, predict(sources, model), strict=True):
         alone = predict(one, model)
-        np.testing.assert_allclose(told.probabilities, alone.probabilities, rtol=1e-4)
-        assert (told.steps, told.true_value, told.lines) == (alone.steps, alone.true_value, alone.lines)
-        assert (told.exit_mass is None) == (alone.exit_mass is None)
-        assert (told.exit_mass or 0) == pytest.approx(alone.exit_mass or 0, rel=1e-4)
-        assert told.dropped == pytest.approx(alone.dropped, rel=1e-3, abs=1e-6)
+        np.testing.assert_allclose(found.probabilities, alone.probabilities, rtol=1e-4)
+        assert (found.steps, found.true_value, found.lines) == (alone.steps, alone.true_value, alone.lines)
+        assert (found.exit_mass is None) == (alone.exit_mass is None)
+        assert (found.exit_mass or 0) == pytest.approx(alone.exit_mass or 0, rel=1e-4)
+        assert found.dropped == pytest.approx(alone.dropped, rel=1e-3, abs=1e-6)
     for one, explained in zip(sources, explain(sources, model), strict=True):
         single = explain(one, model)
         assert (explained.path, explained.path_ends) == (single.path, single.path_ends)
@@ -96,10 +96,10 @@ def test_every_program_gets_the_model_that_fits() -> None:
     if not {"env-ipa-gnn-full", "env-ipa-gnn-partial"} <= set(ipagnn.available_models()):
         pytest.skip("this installation comes without weights")
     sources = [MASKED, "v0 = 12\nv0 += 5", MASKED, "v0 = 1\nv0 += 1"]
-    told = ipagnn.predict(sources)
-    assert [p.task for p in told] == ["partial", "full", "partial", "full"]
-    assert len({p.model for p in told}) == 2
-    assert [p.value for p in told[1::2]] == [17, 2]
+    prediction = ipagnn.predict(sources)
+    assert [p.task for p in prediction] == ["partial", "full", "partial", "full"]
+    assert len({p.model for p in prediction}) == 2
+    assert [p.value for p in prediction[1::2]] == [17, 2]
     with pytest.raises(ValueError, match="vectors of two models cannot be compared"):
         embed(sources)
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_embedded() -> None:
         embed([], model)
 
 
-def told_by(run: Run, weights: Path, *arguments: object, stdin: bytes = b"", code: int = 0) -> list[dict[str, Any]]:
+def answers_of(run: Run, weights: Path, *arguments: object, stdin: bytes = b"", code: int = 0) -> list[dict[str, Any]]:
     done = run("predict", *arguments, "--model", weights, "--json", stdin=stdin)
     assert done.code == code, done.err
     return [json.loads(line) for line in done.out.splitlines()]
@@ -139,12 +139,12 @@ def told_by(run: Run, weights: Path, *arguments: object, stdin: bytes = b"", cod
 @pytest.mark.parametrize("count", [1, 2, 300])
 def test_what_sample_prints_can_be_read(run: Run, weights: Path, form: tuple[str, ...], count: int) -> None:
     printed = run("sample", "--length", 5, "--count", count, *form).out
-    told = told_by(run, weights, "-", stdin=printed.encode())
+    answer = answers_of(run, weights, "-", stdin=printed.encode())
     drawn = Sampler("full", Lengths.exact(5), seed=0).table(0, count)
-    assert ["\n".join(each["lines"]) for each in told] == [format_program(program) for program in drawn]
-    assert [each["true_value"] for each in told] == drawn.target.tolist()
+    assert ["\n".join(each["lines"]) for each in answer] == [format_program(program) for program in drawn]
+    assert [each["true_value"] for each in answer] == drawn.target.tolist()
     names = [f"standard input, program {i}" for i in range(1, count + 1)]
-    assert [each.get("file") for each in told] == (names if count > 1 else [None])
+    assert [each.get("file") for each in answer] == (names if count > 1 else [None])
 
 
 def test_files_folders_and_json_lines(run: Run, weights: Path, tmp_path: Path) -> None:
@@ -154,9 +154,9 @@ def test_files_folders_and_json_lines(run: Run, weights: Path, tmp_path: Path) -
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "d.jsonl").write_text('{"source": "v0 = 6", "target": 6}\n\n"v0 = 7"\n')
-    told = told_by(run, weights, tmp_path / "a.py", tmp_path / "b.py", folder, tmp_path / "d.jsonl")
-    assert [each["true_value"] for each in told] == [3, 4, 5, 6, 7]
-    assert [Path(each["file"]).name for each in told] == [
+    answer = answers_of(run, weights, tmp_path / "a.py", tmp_path / "b.py", folder, tmp_path / "d.jsonl")
+    assert [each["true_value"] for each in answer] == [3, 4, 5, 6, 7]
+    assert [Path(each["file"]).name for each in answer] == [
         "a.py",
         "b.py",
         "c.py",
@@ -171,18 +171,18 @@ def test_files_folders_and_json_lines(run: Run, weights: Path, tmp_path: Path) -
 def test_failures_are_told_in_their_place(run: Run, weights: Path, tmp_path: Path) -> None:
     for name, content in {"a.py": b"v0 = 1", "b.py": b"v0 /= 1", "c.py": b"\xff", "d.py": b"v0 = 2"}.items():
         (tmp_path / name).write_bytes(content)
-    told = told_by(run, weights, tmp_path, code=2)
-    assert [each.get("true_value") for each in told] == [1, None, None, 2]
-    assert (told[1]["line"], told[1]["column"]) == (1, 4)
-    assert "not UTF-8" in told[2]["error"]
+    answer = answers_of(run, weights, tmp_path, code=2)
+    assert [each.get("true_value") for each in answer] == [1, None, None, 2]
+    assert (answer[1]["line"], answer[1]["column"]) == (1, 4)
+    assert "not UTF-8" in answer[2]["error"]
     done = run("predict", tmp_path, "--model", weights)
     assert done.code == 2
     assert f"Error: {tmp_path / 'b.py'}, line 1, column 4: found" in done.err
     assert "2 of 4 programs could not be answered" in done.err
     assert done.out.count("Trust: ") == 2
-    told = told_by(run, weights, "-", stdin=b'"v0 = 1"\n{"text": 3}\n"v0 = 2"\n{', code=2)
-    assert [each.get("true_value") for each in told] == [1, None, 2, None]
-    assert told[1]["error"] == "Line 2 is no program: it must be a string, or an object with the key source."
+    answer = answers_of(run, weights, "-", stdin=b'"v0 = 1"\n{"text": 3}\n"v0 = 2"\n{', code=2)
+    assert [each.get("true_value") for each in answer] == [1, None, 2, None]
+    assert answer[1]["error"] == "Line 2 is no program: it must be a string, or an object with the key source."
 
 
 def test_plots_are_for_one_program_and_say_where_they_are(run: Run, weights: Path, tmp_path: Path) -> None:
@@ -201,8 +201,8 @@ def test_plots_are_for_one_program_and_say_where_they_are(run: Run, weights: Pat
 
 def test_programs_of_any_shape_stay_apart_and_whole(run: Run, weights: Path) -> None:
     text = "# 12\n\nv0 = 1  # first\n\nv0 += 1\n# -3\n\n\n# another\nv0 = 2\r\n\r\n# 2\r\n"
-    told = told_by(run, weights, "-", stdin=text.encode())
-    assert ["\n".join(each["lines"]) for each in told] == ["v0 = 1\nv0 += 1", "v0 = 2"]
+    answer = answers_of(run, weights, "-", stdin=text.encode())
+    assert ["\n".join(each["lines"]) for each in answer] == ["v0 = 1\nv0 += 1", "v0 = 2"]
     assert parse("v0 = 1\nv0 += 1") is not None
     done = run("predict", "-", "--model", weights, stdin=b"")
     assert done.code == 2

@@ -36,49 +36,51 @@ def weights(tmp_path_factory: pytest.TempPathFactory, model: ProgramModel) -> Pa
 
 
 def test_probabilities_are_those_of_the_model(model: ProgramModel) -> None:
-    told = predict(LOOP, model)
+    prediction = predict(LOOP, model)
     with torch.inference_mode():
         expected = model(model.collate([parse(LOOP)])).logits[0].double().softmax(0).numpy()
-    np.testing.assert_allclose(told.probabilities, expected, rtol=1e-6)
-    assert told.probabilities.sum() == pytest.approx(1)
-    top = told.top(7)
-    assert [c.probability for c in top] == sorted(told.probabilities.tolist(), reverse=True)[:7]
-    assert all(told.probabilities[c.value] == c.probability for c in top)
+    np.testing.assert_allclose(prediction.probabilities, expected, rtol=1e-6)
+    assert prediction.probabilities.sum() == pytest.approx(1)
+    top = prediction.top(7)
+    assert [c.probability for c in top] == sorted(prediction.probabilities.tolist(), reverse=True)[:7]
+    assert all(prediction.probabilities[c.value] == c.probability for c in top)
 
 
 def test_the_truth_of_a_complete_program(model: ProgramModel) -> None:
-    told = predict(LOOP, model)
-    assert (told.true_value, told.truth.trace_length) == execute(parse(LOOP)) == (56, 12)
-    assert told.truth.exact is None
-    assert told.to_dict()["true_probability"] == told.probabilities[56]
+    prediction = predict(LOOP, model)
+    assert (prediction.true_value, prediction.truth.trace_length) == execute(parse(LOOP)) == (56, 12)
+    assert prediction.truth.exact is None
+    assert prediction.to_dict()["true_probability"] == prediction.probabilities[56]
 
 
 def test_the_truth_of_a_masked_program(model: ProgramModel) -> None:
-    told = predict(MASKED, model)
-    assert told.task == "partial"
-    assert told.true_value is None
-    assert {c.value: c.probability for c in told.truth.exact or ()} == hole_distribution(parse(MASKED)).probabilities
+    prediction = predict(MASKED, model)
+    assert prediction.task == "partial"
+    assert prediction.true_value is None
+    assert {c.value: c.probability for c in prediction.truth.exact or ()} == hole_distribution(
+        parse(MASKED)
+    ).probabilities
     # By hand: 3 + k, 3 - k and 3 * k, doubled; 4..12, 2..-6 and 3..27 meet at 6, 9 and 12 only.
-    by_value = {c.value: c.probability for c in told.truth.exact or ()}
+    by_value = {c.value: c.probability for c in prediction.truth.exact or ()}
     assert by_value[12] == by_value[18] == by_value[24] == pytest.approx(2 / 27)
     assert len(by_value) == 24
 
 
 def test_a_program_without_a_value_still_gets_a_prediction(model: ProgramModel) -> None:
-    told = predict("v0 = 1\nwhile v0 > 0:\n  v0 = 1\n", model)
-    assert told.true_value is None
-    assert told.truth.why == "Line 2: `while v0 > 0:` never ends: its state repeats."
-    assert told.probabilities.sum() == pytest.approx(1)
+    prediction = predict("v0 = 1\nwhile v0 > 0:\n  v0 = 1\n", model)
+    assert prediction.true_value is None
+    assert prediction.truth.why == "Line 2: `while v0 > 0:` never ends: its state repeats."
+    assert prediction.probabilities.sum() == pytest.approx(1)
     masked = predict("v0 = 1\nwhile v0 > 0:\n  _\n", model, max_steps=1_000)
     assert (masked.truth.why or "").startswith("With one of its fillings, line ")
 
 
 def test_other_languages() -> None:
     other = build_model("ipa-gnn", hidden=8, grammar=Grammar(modulus=60, condition_modulus=6)).eval()
-    told = predict("v0 = 59\nif v0 % 6 > 4:\n  v0 += 9\n", other)
-    assert told.probabilities.shape == (60,)
-    assert told.true_value == 8
-    assert told.lines[1] == "if v0 % 6 > 4:"
+    prediction = predict("v0 = 59\nif v0 % 6 > 4:\n  v0 += 9\n", other)
+    assert prediction.probabilities.shape == (60,)
+    assert prediction.true_value == 8
+    assert prediction.lines[1] == "if v0 % 6 > 4:"
     with pytest.raises(ProgramError, match="`6` after `%`"):
         predict("v0 = 59\nif v0 % 10 > 4:\n  v0 += 9\n", other)
 
@@ -86,22 +88,22 @@ def test_other_languages() -> None:
 def test_long_programs_are_pruned_and_hardly_change(model: ProgramModel) -> None:
     program = Sampler("full", Lengths.exact(60), seed=2).program(0)[0]
     loaded = LoadedModel("tiny", model)
-    told = predict(format_program(program), model)
-    assert len(program) * told.steps > EXACT_NODE_STEPS
-    assert told.dropped > 0
+    prediction = predict(format_program(program), model)
+    assert len(program) * prediction.steps > EXACT_NODE_STEPS
+    assert prediction.dropped > 0
     with torch.inference_mode():
         exact = model(model.collate([program])).logits[0].double().softmax(0).numpy()
-    assert np.abs(told.probabilities - exact).sum() < 0.02
+    assert np.abs(prediction.probabilities - exact).sum() < 0.02
     assert loaded.prune_for(EXACT_NODE_STEPS) == 0
 
 
 @pytest.mark.parametrize("name", ["ipa-gnn", "ggnn"])
 def test_a_model_that_reads_no_indentation(name: str) -> None:
     blind = build_model(name, hidden=8, indent=False).eval()
-    told = predict(LOOP, blind)
+    prediction = predict(LOOP, blind)
     with torch.inference_mode():
         expected = blind(blind.collate([parse(LOOP)])).logits[0].double().softmax(0).numpy()
-    np.testing.assert_allclose(told.probabilities, expected, rtol=1e-6)
+    np.testing.assert_allclose(prediction.probabilities, expected, rtol=1e-6)
 
 
 def test_a_model_that_needs_complete_programs() -> None:
@@ -174,11 +176,11 @@ def test_html_escapes_and_names_the_truth(model: ProgramModel) -> None:
 def test_json(run: Run, weights: Path) -> None:
     done = run("predict", "-", "--model", weights, "--json", stdin=LOOP.encode())
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert told == predict(LOOP, weights).to_dict()
-    assert told["true_value"] == 56
-    assert len(told["top"]) == 5
-    assert set(told["top"][0]) == {"value", "probability"}
+    answer = json.loads(done.out)
+    assert answer == predict(LOOP, weights).to_dict()
+    assert answer["true_value"] == 56
+    assert len(answer["top"]) == 5
+    assert set(answer["top"][0]) == {"value", "probability"}
     assert (
         len(json.loads(run("predict", "-", "--model", weights, "--json", "--top", 9, stdin=LOOP.encode()).out)["top"])
         == 9

@@ -89,9 +89,9 @@ def test_a_wrong_fact_is_where_the_two_part(lookup: Make) -> None:
     assert beliefs.probabilities[6].tolist() == [pytest.approx(0.6), 1.0]
     console = Console(record=True, width=120, file=StringIO())
     print_explanation(console, explanation, 5)
-    told = console.export_text()
-    assert "890 60% ≠ 891" in told
-    assert "After step 6 the value of v0 is not the true one." in told
+    found = console.export_text()
+    assert "890 60% ≠ 891" in found
+    assert "After step 6 the value of v0 is not the true one." in found
 
 
 def test_a_wrong_condition_parts_from_the_trace(lookup: Make) -> None:
@@ -111,10 +111,10 @@ def test_long_traces_are_cut_and_say_so(lookup: Make) -> None:
     assert explanation.beliefs.parts == 2 + 3 * 501
     console = Console(record=True, width=120, file=StringIO())
     print_explanation(console, explanation, 5)
-    told = console.export_text()
-    assert "of 2,000 steps are shown." in told or "of 1,999 steps are shown." in told
-    assert "400 60% ≠ 501" in told
-    assert told.count("\n│") < MOST_STEPS + 10
+    found = console.export_text()
+    assert "of 2,000 steps are shown." in found or "of 1,999 steps are shown." in found
+    assert "400 60% ≠ 501" in found
+    assert found.count("\n│") < MOST_STEPS + 10
 
 
 def test_a_masked_program_is_followed_for_every_filling(lookup: Make) -> None:
@@ -154,8 +154,8 @@ def test_true_values_are_those_of_the_variables() -> None:
 
 
 def test_json_holds_the_beliefs(lookup: Make) -> None:
-    told: Any = explain(LOOP, lookup((SUBTRACT, 1, 2, 1))).to_dict()["beliefs"]
-    json.dumps(told)
-    assert told["variables"] == [0, 1]
-    assert len(told["values"]) == len(told["lines"]) == len(told["true_values"]) == len(told["probabilities"])
-    assert told["parts"] is None
+    found: Any = explain(LOOP, lookup((SUBTRACT, 1, 2, 1))).to_dict()["beliefs"]
+    json.dumps(found)
+    assert found["variables"] == [0, 1]
+    assert len(found["values"]) == len(found["lines"]) == len(found["true_values"]) == len(found["probabilities"])
+    assert found["parts"] is None

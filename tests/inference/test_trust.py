@@ -33,34 +33,37 @@ def decided(true: float) -> ProgramModel:
 
 
 def test_nothing_is_said_where_there_is_nothing_to_say() -> None:
-    told = predict(PLAIN, decided(0.5))
-    assert told.warnings == []
-    assert told.exit_mass == pytest.approx(1)
+    prediction = predict(PLAIN, decided(0.5))
+    assert prediction.warnings == []
+    assert prediction.exit_mass == pytest.approx(1)
     assert (
-        told.trust
-        == f"100.0% of the pointer reached the exit; {told.steps} steps given, the true trace needs 3; no warning"
+        prediction.trust
+        == f"100.0% of the pointer reached the exit; {prediction.steps} steps given, the true trace needs 3; no warning"
     )
 
 
 def test_mass_that_does_not_arrive_is_told() -> None:
-    told = predict(LOOP, decided(0.9), budget=1)
+    prediction = predict(LOOP, decided(0.9), budget=1)
     # The exit is reached after 2 + 1 steps by a tenth, and after 3 more at each round by a tenth of what is left.
-    rounds = (told.steps - 3) // 3 + 1 if told.steps else 0
-    assert told.exit_mass == pytest.approx(1 - 0.9**rounds, abs=1e-5)
-    [warning] = [each for each in told.warnings if "pointer" in each]
-    assert warning == f"Only {told.exit_mass:.1%} of the pointer reached the exit; the answer rests on that part alone."
-    assert explain(LOOP, decided(0.9), budget=1).exit_mass == told.exit_mass
+    rounds = (prediction.steps - 3) // 3 + 1 if prediction.steps else 0
+    assert prediction.exit_mass == pytest.approx(1 - 0.9**rounds, abs=1e-5)
+    [warning] = [each for each in prediction.warnings if "pointer" in each]
+    assert (
+        warning
+        == f"Only {prediction.exit_mass:.1%} of the pointer reached the exit; the answer rests on that part alone."
+    )
+    assert explain(LOOP, decided(0.9), budget=1).exit_mass == prediction.exit_mass
 
 
 def test_too_few_steps_are_told_and_more_can_be_given() -> None:
     model = decided(0.5)
     long = LOOP.replace("3", "9")
-    told = predict(long, model)
-    assert told.truth.trace_length == 2 + 10 + 18
-    assert told.steps is not None
-    assert told.steps < 30
-    assert any(f"took {told.steps} steps and the true trace has 30" in each for each in told.warnings)
-    for budget, steps in (("3", 3 * told.steps), (3.0, 3 * told.steps), ("trace", 32), ("static", None)):
+    prediction = predict(long, model)
+    assert prediction.truth.trace_length == 2 + 10 + 18
+    assert prediction.steps is not None
+    assert prediction.steps < 30
+    assert any(f"took {prediction.steps} steps and the true trace has 30" in each for each in prediction.warnings)
+    for budget, steps in (("3", 3 * prediction.steps), (3.0, 3 * prediction.steps), ("trace", 32), ("static", None)):
         more = predict(long, model, budget=budget)
         assert steps in (None, more.steps)
         assert not any("steps" in each for each in more.warnings)
@@ -83,9 +86,9 @@ def test_what_lies_outside_of_training_is_named(source: str, warning: str) -> No
 
 
 def test_much_that_lies_outside_is_counted() -> None:
-    told = predict("v0 = 1\n" + "v0 += 50\n" * 40, decided(0.5))
-    assert [each for each in told.warnings if "34 more things" in each]
-    assert len(told.warnings) == 7
+    prediction = predict("v0 = 1\n" + "v0 += 50\n" * 40, decided(0.5))
+    assert [each for each in prediction.warnings if "34 more things" in each]
+    assert len(prediction.warnings) == 7
 
 
 def test_depth_of_loops() -> None:
@@ -113,40 +116,44 @@ def test_models_of_another_task() -> None:
 
 
 def test_models_without_a_pointer_or_steps() -> None:
-    told = predict(PLAIN, build_model("ggnn", hidden=8).eval())
-    assert told.exit_mass is None
-    assert told.trust.startswith("no instruction pointer; ")
-    told = predict(PLAIN, build_model("line-rnn", hidden=8).eval())
-    assert told.steps is None
-    assert told.trust == "no instruction pointer; no warning"
-    assert "exit_mass" not in repr(told)
+    prediction = predict(PLAIN, build_model("ggnn", hidden=8).eval())
+    assert prediction.exit_mass is None
+    assert prediction.trust.startswith("no instruction pointer; ")
+    prediction = predict(PLAIN, build_model("line-rnn", hidden=8).eval())
+    assert prediction.steps is None
+    assert prediction.trust == "no instruction pointer; no warning"
+    assert "exit_mass" not in repr(prediction)
 
 
 def test_the_representation_is_one_line_with_the_answer() -> None:
-    told = predict(NESTED.replace("2", "9"), decided(0.9))
-    assert repr(told).startswith(f"Prediction(value={told.value}, confidence=")
-    assert f"true_value={told.true_value}" in repr(told)
-    assert len(repr(told)) < 120
-    assert told.value == told.top(1)[0].value
-    assert told.confidence == told.top(1)[0].probability == max(told.probabilities)
+    prediction = predict(NESTED.replace("2", "9"), decided(0.9))
+    assert repr(prediction).startswith(f"Prediction(value={prediction.value}, confidence=")
+    assert f"true_value={prediction.true_value}" in repr(prediction)
+    assert len(repr(prediction)) < 120
+    assert prediction.value == prediction.top(1)[0].value
+    assert prediction.confidence == prediction.top(1)[0].probability == max(prediction.probabilities)
 
 
 def test_every_form_of_the_answer_tells_it(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "tiny.safetensors"
     save_model(decided(0.5), path)
-    told = predict(NESTED, path)
-    assert told.warnings
-    data = told.to_dict()
-    assert (data["trust"], data["warnings"], data["exit_mass"]) == (told.trust, told.warnings, told.exit_mass)
-    html = told._repr_html_()
+    answer = predict(NESTED, path)
+    assert answer.warnings
+    data = answer.to_dict()
+    assert (data["trust"], data["warnings"], data["exit_mass"]) == (
+        answer.trust,
+        answer.warnings,
+        answer.exit_mass,
+    )
+    html = answer._repr_html_()
     done = run("predict", "-", "--model", path, stdin=NESTED.encode())
     assert (
-        f"says {told.value} (confidence {told.confidence:.1%}, resting on {told.exit_mass:.1%} of the pointer)"
+        f"says {answer.value} (confidence {answer.confidence:.1%}, resting on {answer.exit_mass:.1%} of the pointer)"
         in done.out
     )
     for form in (html, done.out):
-        assert f"Trust: {told.trust}" in form
-        assert all(each in form for each in told.warnings)
+        assert f"Trust: {answer.trust}" in form
+        assert all(each in form for each in answer.warnings)
     done = run("predict", "-", "--model", path, "--budget", "static", "--json", stdin=NESTED.encode())
     assert json.loads(done.out) == predict(NESTED, path, budget="static").to_dict()
     done = run("explain", "-", "--model", path, "--budget", "trace", stdin=NESTED.encode())

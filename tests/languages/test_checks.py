@@ -95,9 +95,12 @@ def test_numbers_that_are_no_token_ids(tokens: list[list[int]]) -> None:
 
 
 def test_the_task_is_part_of_the_check() -> None:
-    for line, task, wrong, told in ((UP, "full", "partial", "no line is masked"), (MASK, "partial", "full", "masked")):
+    for line, task, wrong, why in (
+        (UP, "full", "partial", "no line is masked"),
+        (MASK, "partial", "full", "masked"),
+    ):
         table_of(V0, line).check(task=task)  # type: ignore[arg-type]
-        with pytest.raises(InvalidProgramError, match=told):
+        with pytest.raises(InvalidProgramError, match=why):
             table_of(V0, line).check(task=wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match=r"its target is -1; it must be a whole number from 0 to 999\.$"):
         table_of(V0, target=-1).check(modulus=1000, known=True)

@@ -411,7 +411,7 @@ def test_bad_grammars_are_refused(edit: dict[str, object], message: str) -> None
 def test_a_grammar_can_draw_what_it_draws(grammar: Grammar) -> None:
     for task in ("full", "partial"):
         sampler = Sampler(task, Lengths.uniform((8, 25)), grammar, seed=10)  # type: ignore[arg-type]
-        assert [told for program in sampler.table(0, 150) for told in outside_grammar(program, grammar)] == []
+        assert [found for program in sampler.table(0, 150) for found in outside_grammar(program, grammar)] == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which programs a grammar can draw, and what is told of the others."""
+"""Which programs a grammar can draw, and what the messages say of the others."""
 
 import pytest
 from hypothesis import given
@@ -73,5 +73,5 @@ def test_nesting_and_length_are_no_limits() -> None:
 @given(data=st.data())
 def test_any_program_is_told_of(data: st.DataObject, sources: st.SearchStrategy[str]) -> None:
     program = parse(data.draw(sources))
-    for told in outside_grammar(program):
-        assert "; trained on " in told
+    for found in outside_grammar(program):
+        assert "; trained on " in found

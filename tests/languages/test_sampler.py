@@ -297,7 +297,7 @@ def test_masks_are_withheld_by_what_is_seen() -> None:
         assert ((hashes >> np.uint64(64 - WITHHELD_BITS) == 0) == withheld).all()
 
 
-# --- What cannot be had is told.
+# --- What cannot be drawn is refused.
 @pytest.mark.parametrize(
     ("task", "edits", "what"),
     [

@@ -101,8 +101,8 @@ def test_configurations_of_two_models_differ() -> None:
 
 def test_reports_have_their_words_from_the_configuration() -> None:
     assert phrases(NoControl.Config(hidden=4)) == []
-    told = phrases(NoControl.Config(bidirectional=False, edge_types=True, indent=False))
-    assert told == ["no indentation read", "messages along edges only", "a Dense per edge type"]
+    found = phrases(NoControl.Config(bidirectional=False, edge_types=True, indent=False))
+    assert found == ["no indentation read", "messages along edges only", "a Dense per edge type"]
     assert phrases(RGAT.Config(hidden=8, heads=4)) == ["4 attention heads"]
 
 

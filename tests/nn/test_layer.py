@@ -32,7 +32,7 @@ def graphs_of(*successors: list[tuple[int, ...]], steps: list[int], start: int =
 
 
 class Add(torch.nn.Module):
-    """Adds the inputs to the state: what a path adds up to can be told by hand."""
+    """Adds the inputs to the state: the sum over a path is known by hand."""
 
     state_shape = (1,)
 
@@ -105,10 +105,10 @@ def test_rows_and_reference_agree_on_any_graph(sides: int, hard: bool, data: st.
         state = torch.randn(len(graphs), 4, dtype=torch.float64, generator=draws).requires_grad_()
         walked = layer(graphs, inputs, state=state, record=("pointer", "states"), execution=execution)
         exits = graphs.exits.long()
-        told = (walked.final, walked.pointer[:, exits], walked.recorded["states"][:, exits])
-        loss = sum((x * torch.randn(x.shape, dtype=x.dtype, generator=draws)).sum() for x in told)
+        shown = (walked.final, walked.pointer[:, exits], walked.recorded["states"][:, exits])
+        loss = sum((x * torch.randn(x.shape, dtype=x.dtype, generator=draws)).sum() for x in shown)
         gradients = torch.autograd.grad(loss, [inputs, state, *layer.parameters()], allow_unused=True)  # type: ignore[arg-type]
-        found.append([*told, *(torch.zeros(()) if g is None or not g.any() else g for g in gradients)])
+        found.append([*shown, *(torch.zeros(()) if g is None or not g.any() else g for g in gradients)])
         assert all(x.isfinite().all() for x in found[-1])
         mass = walked.pointer.sum(dim=1)
         assert ((mass < len(graphs) + 1e-9) if execution == "rows" else ((mass - len(graphs)).abs() < 1e-9)).all()

@@ -169,9 +169,9 @@ def test_threads_of_parts_have_no_threads_of_their_own(how: str) -> None:
         return threading.get_ident(), torch.get_num_threads()
 
     for _ in range(2):
-        told = packed_parts.run_parallel(threads_of_torch, range(3))
-        assert threading.get_ident() not in {name for name, _ in told}
-        assert {count for _, count in told} == {1}
+        found = packed_parts.run_parallel(threads_of_torch, range(3))
+        assert threading.get_ident() not in {name for name, _ in found}
+        assert {count for _, count in found} == {1}
         assert torch.get_num_threads() == 3
         x.exp_()  # begins torch's own threads again
 
@@ -185,8 +185,8 @@ def test_a_forked_process_begins_threads_of_its_own(how: str) -> None:
     child = os.fork()
     if child == 0:
         signal.alarm(20)
-        told = packed_parts.run_parallel(lambda item: item + 1, range(3))
-        os._exit(0 if told == [1, 2, 3] else 1)
+        found = packed_parts.run_parallel(lambda item: item + 1, range(3))
+        os._exit(0 if found == [1, 2, 3] else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 

@@ -148,9 +148,9 @@ with torch.inference_mode():
     torch.testing.assert_close(found.logits, expected.logits, rtol=1e-4, atol=1e-6)
     if record and name != "trace-rnn":
         torch.testing.assert_close(found["pointer"], expected["pointer"], rtol=1e-4, atol=1e-6)
-        told = ~found["branch"].isnan()
-        assert not (expected["pointer"][:-1][~told & ~expected["branch"].isnan()] > 0).any()
-        torch.testing.assert_close(found["branch"][told], expected["branch"][told], rtol=1e-4, atol=1e-6)
+        shown = ~found["branch"].isnan()
+        assert not (expected["pointer"][:-1][~shown & ~expected["branch"].isnan()] > 0).any()
+        torch.testing.assert_close(found["branch"][shown], expected["branch"][shown], rtol=1e-4, atol=1e-6)
     if model.can_prune and not options:
         expected = model(batch, record=["dropped"], prune=0.3, execution="pruned")
         found = model(batch, record=["dropped"], prune=0.3, execution="streaming")

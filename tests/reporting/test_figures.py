@@ -162,21 +162,28 @@ def test_no_two_edges_share_a_lane_beside_the_same_lines(pairs: set[tuple[int, i
 def test_pointer_rows_are_lines() -> None:
     model = build_model("ipa-gnn", hidden=4).eval()
     program = parse(paper.PATHS)
-    (told,) = trace_pointer(model, [program])
-    assert told.pointer.shape[1] == len(program) + 1
-    assert [bool(x) for x in (told.pointer[0] != told.pointer[0])] == [False, False, False, True, False, False]  # else
-    assert told.pointer[0, 0] == 1
-    assert told.pointer[-1, -1] == pytest.approx(1, abs=1e-5)
-    assert told.true_lines == [0, 1, 4, 5][: len(told.pointer)]
-    assert told.value == 405
+    (found,) = trace_pointer(model, [program])
+    assert found.pointer.shape[1] == len(program) + 1
+    assert [bool(x) for x in (found.pointer[0] != found.pointer[0])] == [
+        False,
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]  # else
+    assert found.pointer[0, 0] == 1
+    assert found.pointer[-1, -1] == pytest.approx(1, abs=1e-5)
+    assert found.true_lines == [0, 1, 4, 5][: len(found.pointer)]
+    assert found.value == 405
 
 
 def test_masked_programs_show_the_value_of_the_complete_ones() -> None:
     model = build_model("ipa-gnn", hidden=4).eval()
     complete, masked = (parse(source[0]) for source in (paper.SUPPLEMENT, paper.SUPPLEMENT_MASKED))
-    (told,) = trace_pointer(model, [masked], [complete])
-    assert told.value == value(complete)
-    assert told.true_lines == []
+    (found,) = trace_pointer(model, [masked], [complete])
+    assert found.value == value(complete)
+    assert found.true_lines == []
     assert trace_pointer(model, [masked])[0].value is None
 
 

@@ -36,8 +36,8 @@ def test_a_record_is_the_run_without_its_weights(run: Path, tmp_path: Path) -> N
     assert sorted(file.name for file in record.iterdir()) == sorted(FILES)
     assert all((record / file).read_bytes() == (run / file).read_bytes() for file in FILES)
     assert [path.name for path in record.parent.iterdir()] == [record.name]
-    told, copied = read_run(run), read_run(record)
-    assert (copied.config, copied.result, copied.evaluation) == (told.config, told.result, told.evaluation)
+    original, copied = read_run(run), read_run(record)
+    assert (copied.config, copied.result, copied.evaluation) == (original.config, original.result, original.evaluation)
     with pytest.raises(ValueError, match="never overwritten"):
         make_record(run, tmp_path / "records")
     assert make_record(run, tmp_path / "records", "other").name == "other"
@@ -54,7 +54,7 @@ def test_what_is_not_complete_is_no_record(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "message"),
     [
         ([], None),
         ([(10, 0.5)], 0.5),
@@ -63,7 +63,7 @@ def test_what_is_not_complete_is_no_record(run: Path, tmp_path: Path) -> None:
     ],
 )
 def test_the_last_hundredth_of_training_speaks(
-    run: Path, tmp_path: Path, lines: list[tuple[int, float]], told: float | None
+    run: Path, tmp_path: Path, lines: list[tuple[int, float]], message: float | None
 ) -> None:
     shutil.copytree(run, tmp_path / "run")
     metrics = [
@@ -71,7 +71,7 @@ def test_the_last_hundredth_of_training_speaks(
     ]
     metrics.append({"kind": "validation", "step": 10_000, "examples": 10_000, "accuracy": 0.3})
     (tmp_path / "run" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in metrics))
-    assert read_run(tmp_path / "run").trained == pytest.approx(told)
+    assert read_run(tmp_path / "run").trained == pytest.approx(message)
 
 
 def test_weights_are_found_again_by_their_record(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,16 +96,16 @@ def test_weights_are_found_again_by_their_record(run: Path, tmp_path: Path, monk
 def test_the_card_says_what_the_record_says(tmp_path: Path, task: Task, model: str) -> None:
     run = finished(tmp_path / "run", task, model)
     card = package_weights(run, tmp_path / "weights", "a-record").with_suffix(".md").read_text()
-    told = read_run(run)
-    assert told.evaluation is not None
-    overall = told.evaluation["overall"]
+    original = read_run(run)
+    assert original.evaluation is not None
+    overall = original.evaluation["overall"]
     assert card.startswith(f"# {model}-{task}\n")
     for expected in (
         "16 hidden units",
         "64 programs of up to 4 lines",
         "batch 32, 2 steps",
         "`records/a-record`",
-        f"{100 * told.result['accuracy']:.1f}% of 20",
+        f"{100 * original.result['accuracy']:.1f}% of 20",
         f"{100 * overall['accuracy']:.1f}% ± {100 * overall['stderr']:.1f} of 8 (not D_test)",
         "| lines | 5 | 6 |",
         f"of {CHECKED:,} withheld programs",

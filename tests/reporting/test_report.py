@@ -205,9 +205,9 @@ def test_runs_trained_with_enough_steps_have_a_row_of_their_own(runs: list[RunRe
     assert build_document([replace(steps, trained=0.8), further])["rows"][0]["full"]["ours"] == 0.74
     assert build_document([replace(steps, trained=0.95), further])["rows"][0]["full"]["ours"] == 0.70
     assert replace(changed(steps, 0.7, 0.75, source="programs"), trained=0.99).selects == 0.75  # may have been seen
-    told = {"model": "ipa-gnn", "task": "full", "by_length": {}}
+    found = {"model": "ipa-gnn", "task": "full", "by_length": {}}
     drawn = curves(
-        [told | {"overall": {"accuracy": x}, "variant": v} for x, v in ((0.6, ""), (0.7, "enough steps"))], "full"
+        [found | {"overall": {"accuracy": x}, "variant": v} for x, v in ((0.6, ""), (0.7, "enough steps"))], "full"
     )
     assert [(curve.variant, curve.overall) for curve in drawn] == [("enough steps", 0.7), ("", 0.6)]
 

@@ -257,15 +257,15 @@ def test_results_stand_before_the_fold_and_the_heat_map_says_that_it_scrolls(vis
     below = page.locator(".notes").evaluate("e => e.getBoundingClientRect().bottom + window.scrollY")
     top = page.locator("#watch-title").evaluate("e => e.getBoundingClientRect().top + window.scrollY")
     assert below - (top if look == "420" else 0) <= 860  # in a narrow window the editor stands above
-    told = page.locator(".wider")
-    assert re.match(r"Steps 0 to \d+ of \d\d\d are shown; the heat map scrolls sideways", told.inner_text())
+    found = page.locator(".wider")
+    assert re.match(r"Steps 0 to \d+ of \d\d\d are shown; the heat map scrolls sideways", found.inner_text())
     page.locator(".scroll").evaluate("e => { e.scrollLeft = e.scrollWidth; }")
     page.wait_for_function("() => / to (\\d+) of \\1 /.test(document.querySelector('.wider').textContent)")
     assert "goes-on" not in page.locator(".scroll").get_attribute("class")
     picture(page, f"sixty-lines-{look}")
     assert fits(page)
     write(page, LOOP)
-    assert told.is_hidden()
+    assert found.is_hidden()
 
 
 @in_every_look
@@ -280,8 +280,8 @@ def test_bars_of_all_panels_have_one_scale(visit: Open, look: str) -> None:
         )
         assert len(bars) >= 10
         for width, text in bars:
-            told = 0.0 if text.startswith("<") else float(text.removesuffix("%"))
-            assert abs(float(width.removesuffix("%")) - told) <= 0.5
+            found = 0.0 if text.startswith("<") else float(text.removesuffix("%"))
+            assert abs(float(width.removesuffix("%")) - found) <= 0.5
     picture(page, f"bars-{look}")
     assert fits(page)
 

@@ -53,10 +53,10 @@ def client(app: Guard) -> Iterator[TestClient]:
 
 def problem(answer: Any, status: int) -> dict[str, Any]:
     assert answer.status_code == status, answer.text
-    told: dict[str, Any] = answer.json()
-    assert set(told) == {"detail", "line", "column"}
-    assert told["detail"].endswith((".", "?"))
-    return told
+    document: dict[str, Any] = answer.json()
+    assert set(document) == {"detail", "line", "column"}
+    assert document["detail"].endswith((".", "?"))
+    return document
 
 
 def test_answers_are_those_of_the_command(client: TestClient, weights: list[Path]) -> None:
@@ -69,22 +69,22 @@ def test_answers_are_those_of_the_command(client: TestClient, weights: list[Path
 
 
 def test_a_named_model_answers(client: TestClient) -> None:
-    told = client.post("/api/explain", json={"source": LOOP, "model": "lines"}).json()
-    assert told["model"] == "lines"
-    assert told["pointer"] is None
-    assert told["true_value"] == 56
+    answer = client.post("/api/explain", json={"source": LOOP, "model": "lines"}).json()
+    assert answer["model"] == "lines"
+    assert answer["pointer"] is None
+    assert answer["true_value"] == 56
 
 
 def test_the_language_card(client: TestClient) -> None:
-    told = client.get("/api/language").json()
-    assert [form["text"] for form in told["forms"]] == [form.text for form in FORMS]
-    for example in told["examples"]:
+    answer = client.get("/api/language").json()
+    assert [form["text"] for form in answer["forms"]] == [form.text for form in FORMS]
+    for example in answer["examples"]:
         assert client.post("/api/predict", json={"source": example["source"]}).status_code == 200
 
 
 def test_models_sample_and_health(client: TestClient) -> None:
-    told = client.get("/api/models").json()
-    assert [(m["name"], m["architecture"], m["task"]) for m in told] == [
+    answer = client.get("/api/models").json()
+    assert [(m["name"], m["architecture"], m["task"]) for m in answer] == [
         ("tiny", "ipa-gnn", "full"),
         ("tiny-partial", "ipa-gnn", "partial"),
         ("lines", "line-rnn", "full"),
@@ -98,9 +98,9 @@ def test_models_sample_and_health(client: TestClient) -> None:
 
 
 def test_a_bad_program_is_told_with_its_place(client: TestClient) -> None:
-    told = problem(client.post("/api/predict", json={"source": "v0 = 1\nv0 /= 2"}), 422)
-    assert (told["line"], told["column"]) == (2, 4)
-    assert "found `/=`" in told["detail"]
+    shown = problem(client.post("/api/predict", json={"source": "v0 = 1\nv0 /= 2"}), 422)
+    assert (shown["line"], shown["column"]) == (2, 4)
+    assert "found `/=`" in shown["detail"]
 
 
 @pytest.mark.parametrize(
@@ -323,8 +323,8 @@ def test_too_many_open_requests(weights: list[Path], monkeypatch: pytest.MonkeyP
 def test_a_mistake_of_ours_is_a_sentence_too(weights: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ipagnn.server.app._prepare", lambda *_: 1 / 0)
     with TestClient(create_app(Offer(weights[:1])), LOCALHOST, raise_server_exceptions=False) as client:
-        told = problem(client.post("/api/predict", json={"source": LOOP}), 500)
-    assert "division" not in told["detail"]
+        found = problem(client.post("/api/predict", json={"source": LOOP}), 500)
+    assert "division" not in found["detail"]
 
 
 def test_names_of_models_are_short_and_differ(tmp_path: Path, weights: list[Path]) -> None:
@@ -351,12 +351,12 @@ def test_who_names_no_model_gets_the_environment_ipa_gnn_of_the_package() -> Non
 
 
 def test_the_description_lists_all_answers(client: TestClient) -> None:
-    told = client.get("/api/openapi.json").json()
-    assert set(told["paths"]) == {
+    document = client.get("/api/openapi.json").json()
+    assert set(document["paths"]) == {
         f"/api/{name}" for name in ("predict", "explain", "sample", "models", "language", "health")
     }
-    assert "HTTPValidationError" not in told["components"]["schemas"]
-    for path in told["paths"].values():
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+    for path in document["paths"].values():
         for operation in path.values():
             for status, answer in operation["responses"].items():
                 if status != "200":

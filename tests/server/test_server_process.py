@@ -41,8 +41,8 @@ def busy(connection: http.client.HTTPConnection) -> int:
 def post(connection: http.client.HTTPConnection, path: str, source: str) -> tuple[int, dict[str, Any]]:
     connection.request("POST", path, json.dumps({"source": source}), {"Content-Type": "application/json"})
     answer = connection.getresponse()
-    told: dict[str, Any] = json.loads(answer.read())
-    return answer.status, told
+    found: dict[str, Any] = json.loads(answer.read())
+    return answer.status, found
 
 
 def programs(length: int, count: int, seed: int = 0) -> list[str]:
@@ -69,12 +69,12 @@ def load(url: str, sources: list[str], connections: int) -> tuple[list[tuple[int
 def check_load(served: Any, count: int) -> list[float]:
     sources = programs(10, count)
     answers, seconds = load(served.url, sources, 8)
-    for source, (status, told) in zip(sources, answers, strict=True):
-        assert status == 200, told
+    for source, (status, found) in zip(sources, answers, strict=True):
+        assert status == 200, found
         expected = predict(source, served.weights[0]).to_dict()
-        assert told["true_value"] == expected["true_value"]
-        assert told["lines"] == expected["lines"]
-        assert told["top"][0]["probability"] == pytest.approx(expected["top"][0]["probability"], rel=1e-4)
+        assert found["true_value"] == expected["true_value"]
+        assert found["lines"] == expected["lines"]
+        assert found["top"][0]["probability"] == pytest.approx(expected["top"][0]["probability"], rel=1e-4)
     return sorted(seconds)
 
 
@@ -115,10 +115,10 @@ def test_ten_thousand_mutated_programs(served: Any, mutated: Callable[[int], Ite
         for i, source in enumerate(mutated(10_000)):
             if i == 2_000:
                 before = memory(served.process)
-            status, told = post(connection, ("/api/predict", "/api/explain")[i % 2], source)
+            status, found = post(connection, ("/api/predict", "/api/explain")[i % 2], source)
             seen[status] = seen.get(status, 0) + 1
             if status != 200:
-                assert told["detail"].endswith((".", "?")), told
+                assert found["detail"].endswith((".", "?")), found
     assert set(seen) <= {200, 413, 422}
     assert seen[200] > 500
     assert seen[422] > 500

@@ -47,10 +47,10 @@ def test_captured_and_plain_steps_learn_the_same(name: str) -> None:
                 near = 1e-4 if name in PACKED else 2e-4
                 torch.testing.assert_close(others[key], weight, rtol=1e-3, atol=near, msg=key)
         assert not torch.equal(weights["cell.hidden_1"], before["cell.hidden_1"])
-    told, other = plain.metrics(), captured.metrics()
-    assert told.steps == other.steps == len(tables)
-    assert other.loss == pytest.approx(told.loss, rel=1e-4)
-    assert other.norm == pytest.approx(told.norm, rel=1e-3)
+    found, other = plain.metrics(), captured.metrics()
+    assert found.steps == other.steps == len(tables)
+    assert other.loss == pytest.approx(found.loss, rel=1e-4)
+    assert other.norm == pytest.approx(found.norm, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["ipa-gnn", *MESSAGES])
@@ -76,8 +76,8 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
     for table in TABLES[:3]:
         step(step.prepare(table))
     assert all(torch.equal(first[key], weight) for key, weight in step.weights().items())
-    told = step.metrics()
-    assert (told.steps, told.skipped, told.first_skipped) == (3, 3, 0)
+    found = step.metrics()
+    assert (found.steps, found.skipped, found.first_skipped) == (3, 3, 0)
 
 
 @pytest.mark.parametrize("name", ["ipa-gnn", *MESSAGES])
@@ -124,8 +124,8 @@ def test_messages_in_half_precision_stay_near(name: str) -> None:
         sampler = training_sampler("full", 10, 1)
         for k in range(4):
             step(step.prepare(sampler.table(512 * k, 512)))
-        told = step.metrics()
-        losses.append((told.loss, told.norm))
+        found = step.metrics()
+        losses.append((found.loss, found.norm))
     assert losses[1] == pytest.approx(losses[0], rel=0.03)
 
 

@@ -46,9 +46,9 @@ def test_every_preset_reads_back(name: Any, model: str) -> None:
 
 @pytest.mark.parametrize("name", ["paper", "environment", "quick", "smoke"])
 def test_only_no_execute_sums_literally_and_has_to_be_told_to_absorb(name: Any) -> None:
-    told = {model: phrases(preset(name, model).model) for model in MODELS}
-    assert told.pop("no-execute") == ["the exit absorbs", "sums not divided"]
-    assert set(map(tuple, told.values())) == {()}
+    found = {model: phrases(preset(name, model).model) for model in MODELS}
+    assert found.pop("no-execute") == ["the exit absorbs", "sums not divided"]
+    assert set(map(tuple, found.values())) == {()}
 
 
 def test_paper_preset_is_the_papers_recipe() -> None:
@@ -63,7 +63,7 @@ def test_paper_preset_is_the_papers_recipe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"bach_size": 3}, "'bach_size' is not a setting. Did you mean 'data.batch_size'?"),
         ({"hiden": 3}, "Did you mean 'model.hidden'?"),
@@ -100,10 +100,10 @@ def test_paper_preset_is_the_papers_recipe() -> None:
         ({"model": {"classes": 10}}, "'model.classes' is not a setting"),
     ],
 )
-def test_mistakes_and_contradictions_are_named(values: dict[str, Any], told: str) -> None:
+def test_mistakes_and_contradictions_are_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         TrainConfig.from_dict(values)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_settings_are_toml_values_with_dotted_keys() -> None:

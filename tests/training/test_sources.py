@@ -96,20 +96,20 @@ def test_windows_tell_every_thread_of_a_failure() -> None:
             raise OSError("gone")
 
     source = Windows(Broken(), 4, 8, seed=1)
-    told = []
+    found = []
 
     def ask() -> None:
         try:
             source.table(0, 4)
         except OSError as error:
-            told.append(str(error))
+            found.append(str(error))
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert told == ["gone"] * 3
+    assert found == ["gone"] * 3
 
 
 @pytest.fixture(scope="module")
@@ -147,13 +147,13 @@ def test_data_for_something_else_is_refused(directory: Path) -> None:
     config = preset("smoke").replace(source=str(directory))
     assert open_data(config) is not None
     assert open_data(preset("smoke")) is None
-    for changed, told in (
+    for changed, message in (
         (config.replace(task="partial"), "task"),
         (config.replace(length=9), "longest program"),
         (preset("quick").replace(source=str(directory), length=config.data.length), "grammar"),
         (config.replace(source=str(directory / "nowhere")), "no finished data set"),
     ):
-        with pytest.raises(DataSetError, match=told):
+        with pytest.raises(DataSetError, match=message):
             open_data(changed)
 
 

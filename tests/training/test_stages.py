@@ -170,12 +170,12 @@ def test_models_are_told_where_training_is(
 def test_time_left_counts_later_stages_by_their_steps(staged: TrainConfig, tmp_path: Path) -> None:
     costs = stage_costs(staged)
     assert costs[1] > 2 * costs[0] * 0.9  # twice the batch, and longer programs
-    told: list[Progress] = []
-    train(staged, tmp_path / "r", report=told.append)
-    assert told[-1].seconds_left == 0
-    assert {now.stage for now in told} == {1, 2, 3}
-    assert [now.length for now in told if now.stage == 2] == [3] * len([now for now in told if now.stage == 2])
-    assert all(now.seconds_left > 0 for now in told[:-1])
+    found: list[Progress] = []
+    train(staged, tmp_path / "r", report=found.append)
+    assert found[-1].seconds_left == 0
+    assert {now.stage for now in found} == {1, 2, 3}
+    assert [now.length for now in found if now.stage == 2] == [3] * len([now for now in found if now.stage == 2])
+    assert all(now.seconds_left > 0 for now in found[:-1])
 
 
 @pytest.mark.parametrize(

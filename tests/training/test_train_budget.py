@@ -55,13 +55,13 @@ def test_steps_by_traces_are_a_quarter_more_and_no_program_needs_more_than_the_m
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"data": {"budget": "papr"}}, "one of model, static, trace"),
         ({"data": {"budget": "trace"}, "task": "partial"}, "no trace to count"),
         ({"data": {"budget_cap": 0}}, "budget_cap is 0; it must be from 1 to"),
     ],
 )
-def test_mistakes_are_named(changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_mistakes_are_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         TrainConfig.from_dict(changes)

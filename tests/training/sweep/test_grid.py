@@ -66,7 +66,7 @@ def test_samples_are_points_of_the_grid_and_always_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("learning_rat = [1e-3]", "Did you mean 'optimizer.learning_rate'?"),
         ("hidden = [1]", "Did you mean 'model.hidden'?"),
@@ -76,13 +76,13 @@ def test_samples_are_points_of_the_grid_and_always_the_same() -> None:
         ("rate = [1e-3", "Unclosed array"),
     ],
 )
-def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, told: str) -> None:
+def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "grid.toml"
     file.write_text(text)
     with pytest.raises(ValueError) as caught:
         read_grid(file)
     assert str(caught.value).startswith(f"{file}: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_contradictions_are_refused() -> None:

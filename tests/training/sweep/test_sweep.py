@@ -97,7 +97,7 @@ def test_without_ray_a_sentence_says_what_to_install(
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def found(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What a trial tells Tune, with a Tune that only listens."""
     heard: list[dict[str, Any]] = []
     monkeypatch.setitem(sys.modules, "ray.tune", SimpleNamespace(report=heard.append))  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def test_a_trial_tells_every_validation_once_and_again_after_its_worker_died(
-    trials: list[Trial], tmp_path: Path, told: list[dict[str, Any]]
+    trials: list[Trial], tmp_path: Path, found: list[dict[str, Any]]
 ) -> None:
     def start(over: frozenset[int] = frozenset()) -> None:
         MODULE._trial({"trial": 0}, root=tmp_path, trials=trials, asha=True, command=["typed"], over=over)
@@ -119,27 +119,27 @@ def test_a_trial_tells_every_validation_once_and_again_after_its_worker_died(
     ]
     best = {"accuracy": max(score["accuracy"] for score in scores), "examples": 96}
     assert [score["examples"] for score in scores] == [32, 64, 96]
-    assert told == [*scores[:2], best]  # the last validation is the end
-    told.clear()
+    assert found == [*scores[:2], best]  # the last validation is the end
+    found.clear()
     start()
-    assert told == [*scores, best]
-    told.clear()
+    assert found == [*scores, best]
+    found.clear()
     start(frozenset({0}))
-    assert told == scores
+    assert found == scores
     assert json.loads((folder.path / "run.json").read_text())["starts"][0]["command"] == ["typed"]
 
 
 def test_a_trial_that_cannot_be_trained_tells_why(
-    trials: list[Trial], tmp_path: Path, told: list[dict[str, Any]]
+    trials: list[Trial], tmp_path: Path, found: list[dict[str, Any]]
 ) -> None:
     (tmp_path / "seed=0").write_text("in the way")
     MODULE._trial({"trial": 0}, root=tmp_path, trials=trials, asha=False, command=[], over=set())
-    assert len(told) == 1
-    assert "seed=0 is a file" in told[0]["error"]
+    assert len(found) == 1
+    assert "seed=0 is a file" in found[0]["error"]
     board = MODULE._Board(tmp_path, trials)
-    board.ended(0, told[0]["error"])
+    board.ended(0, found[0]["error"])
     assert board.results()[0].state == "failed"
-    assert board.results()[0].error == told[0]["error"]
+    assert board.results()[0].error == found[0]["error"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipagnn.languages.arithmetic.automata import Automaton, claim, disagreement, extract, prove, true_automaton
+from ipagnn.languages.arithmetic.automata import (
+    Automaton,
+    claim,
+    disagreement,
+    extract,
+    extract_pairs,
+    grammar_automata,
+    prove,
+    true_automaton,
+)
+from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, apply, compare
 from ipagnn.languages.arithmetic.tables import grammar_statements
 from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, MULTIPLY, OPERATION_ID, SUBTRACT
@@ -170,6 +180,103 @@ def test_proofs_of_the_grammar() -> None:
     assert [proof.holds for proof in proofs] == [True] * 67 + [False]
     assert claim(proofs).startswith("67 of 68 statements are equal")
     assert "1 are wrong, first v0 += 1 at 4" in claim(proofs)
+
+
+EXTENDED = Grammar(modulus=10**6, variables=4, digit_variables=1, operand_variable=1, condition_variable=1, wrap=True)
+PAIRED = [(o, k) for o, k in grammar_automata(EXTENDED) if k is None]
+
+
+@given(
+    st.sampled_from(PAIRED),
+    st.one_of(st.integers(0, 300), st.integers(0, 10**40)),
+    st.one_of(st.integers(0, 300), st.integers(0, 10**40)),
+    st.integers(1, 45),
+)
+def test_true_automata_of_pairs_are_integers(statement: tuple[int, None], x: int, y: int, width: int) -> None:
+    operation = statement[0]
+    x, y = x % 10**width, y % (10 if operation == MULTIPLY else 10**width)
+    expected = _truth(operation, y, x, width)
+    assert true_automaton(operation, None).run(x, width, y) == expected
+    assert true_automaton(operation, None).minimal().run(x, width, y) == expected
+    assert true_automaton(operation, None).with_digit_operand().minimal().run(x, width, y % 10) == _truth(
+        operation, y % 10, x, width
+    )
+
+
+def test_statements_of_a_language_with_variable_operands() -> None:
+    assert [len(true_automaton(*statement).minimal()) for statement in PAIRED] == [1, 2, 2, 47, 2, 2, 2, 2]
+    assert len(grammar_automata(EXTENDED)) == len(PAIRED) + 40 + 1
+    assert grammar_automata()[1_000:] == STATEMENTS
+    with pytest.raises(ValueError, match="give the number"):
+        true_automaton(OPERATION_ID["if < %"], None)
+
+
+def _pair_transducer(operation: int):  # built by hand: its state is the carry, or for conditions what was unequal last
+    def cell(state: int, lowest: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        d, u = np.arange(100) % 10, np.arange(100) // 10
+        never = np.zeros(100, bool)
+        if operation in COMPARISON:
+            order = np.where(d == u, state, np.where(d > u, 1, 2))
+            return np.array([compare(COMPARISON[operation], (0, 1, -1)[o], 0) for o in order]), order, never
+        total = {
+            ASSIGN: u + 0 * d,
+            ADD: d + u + state,
+            SUBTRACT: d - u - state,
+            MULTIPLY: d * (u if lowest is None else lowest) + state,
+        }[operation]
+        return total % 10, abs(total // 10), never
+
+    return cell
+
+
+@pytest.mark.parametrize(("operation", "_"), PAIRED)
+def test_extraction_finds_the_automaton_of_a_pair_transducer(operation: int, _: None) -> None:
+    found = extract_pairs(operation, _pair_transducer(operation)).minimal()
+    true = true_automaton(operation, None)
+    proof = prove([found], EXTENDED)[0]
+    assert proof.disagreement is None
+    assert proof.largest is None
+    generator = random.Random(operation)
+    for _ in range(20):
+        x, y = generator.randrange(10**30), generator.randrange(10 if operation == MULTIPLY else 10**30)
+        assert found.run(x, 30, y) == true.run(x, 30, y)
+
+
+@pytest.mark.parametrize(("operation", "_"), PAIRED)
+def test_a_planted_fault_is_found_at_the_smallest_pair(operation: int, _: None) -> None:
+    true = true_automaton(operation, None)
+    generator = random.Random(operation)
+
+    def order(x: int, y: int, width: int) -> tuple[list[tuple[int, int]], int]:
+        return [(y // 10**i % 10, x // 10**i % 10) for i in (2, 1, 0)], width
+
+    for _ in range(3):
+        state = generator.randrange(min(3, len(true)))
+        reached = 10 if operation == MULTIPLY and state else 100  # factors have one digit
+        broken = _broken(true, state, generator.randrange(reached))
+        proof = prove([broken], EXTENDED)[0]
+        found = proof.disagreement
+        operands = range(10 if operation == MULTIPLY else 100)
+        wrong = [
+            order(x, y, w)
+            for x in range(100)
+            for y in operands
+            for w in (1, 2, 3)
+            if max(x, y) < 10**w and broken.run(x, w, y) != true.run(x, w, y)
+        ]
+        assert found is not None
+        assert not proof.holds
+        assert found.operand is not None
+        assert order(found.number, found.operand, found.width) == min(wrong)
+        assert f" and {found.operand}, " in str(found)
+
+
+def test_text_of_pairs() -> None:
+    lines = str(true_automaton(ADD, None)).splitlines()
+    assert lines[0] == "v0 += v1"
+    assert lines[1].split() == ["state,", "operand", *map(str, range(10))]
+    assert lines[2 + 9].split() == ["0,", "9", "9/0", *(f"{d}/1" for d in range(9))]
+    assert '0 -> 0 [label="0,0/0 1,0/1' in true_automaton(ADD, None).dot()
 
 
 def test_bad_input() -> None:

@@ -1,13 +1,14 @@
 """Values as digits: two executions agree, automata say what the network does, and draws follow from the batch."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
 from ipagnn.data.collate import StepBudget
 from ipagnn.data.contract import Batch
-from ipagnn.languages.arithmetic import Grammar, Lengths, Sampler
+from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, parse, target
 from ipagnn.languages.arithmetic.automata import disagreement, read_statement, true_automaton
 from ipagnn.languages.arithmetic.automata_run import GIVEN_UP, run_automata, statements_of
 from ipagnn.languages.arithmetic.tables import ValueTables
@@ -160,7 +161,9 @@ def test_statements_are_read() -> None:
     assert read_statement("if v0 % 10 < 4:") == read_statement("if % 10 < 4") == (OPERATION_ID["if < %"], 4)
     assert read_statement("while v1 > 0") == (OPERATION_ID["while >"], 0)
     assert len(true_automaton(*read_statement("*= 7"))) == 7
-    for wrong in ("", "pass", "*= v3", "if v0 % 7 < 4", "else", "v0", "if 3"):
+    assert read_statement("v2 += v13") == read_statement("+= v1") == (ADD, None)
+    assert read_statement("if v0 < v12:") == (OPERATION_ID["if <"], None)
+    for wrong in ("", "pass", "if v0 % 10 < v1", "v3", "if v0 % 7 < 4", "else", "v0", "if 3"):
         with pytest.raises(ValueError, match="is no statement"):
             read_statement(wrong)
 
@@ -178,3 +181,106 @@ def test_bad_input_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="too large to give every value a probability"):
         large(batch_of(large, 2))
     assert ValueTables.exact(SMALL).grammar == SMALL
+
+
+EXTENDED = Grammar(
+    modulus=1_000,
+    variables=4,
+    target_variable=1,
+    digit_variables=1,
+    initial_values=(0, 9_999),
+    operands=(0, 99_999),
+    factors=(0, 9),
+    by_digits=True,
+    operand_variable=2,
+    condition_variable=2,
+    stmt_assign=3,
+    wrap=True,
+    counters=3,
+    loop_counts=(2, 4),
+)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("options", [{}, {"target_variable": 0, "condition_variable": 0}, {"operand_variable": 0}])
+def test_executions_agree_where_operands_are_variables(training: bool, options: dict[str, int]) -> None:
+    grammar = replace(EXTENDED, **options)  # type: ignore[arg-type]
+    packed = small(grammar=grammar, widths=(2, 3), budget=StepBudget("static", cap=40)).train(training)
+    programs = Sampler("full", Lengths.uniform((3, 5, 8)), grammar, seed=3, trace_limit=30).table(0, 24)
+    copies = ProgramTable.from_programs([parse(COPIES, grammar=EXTENDED)], [5])
+    batch = packed.collate_for_training(ProgramTable.concatenate([programs, copies]))
+    found, gradients = [], []
+    for execution in ("auto", "reference"):
+        packed.zero_grad()
+        output = packed(batch, record=("pointer", "likelihood"), execution=execution)
+        (-output["likelihood"].clamp_min(1e-36).log()).sum().backward()
+        found.append((output["likelihood"].detach(), output.logits.detach().exp()))
+        gradients.append(torch.cat([x.grad.flatten() for x in packed.values.parameters() if x.grad is not None]))
+    for mine, other in zip(*found, strict=True):
+        torch.testing.assert_close(mine, other, **EXACT)
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-9)
+    assert (gradients[0].abs() > 1e-6).sum() > 300
+    if not training:
+        pruned = packed(batch, prune=1e-12).logits.exp()
+        torch.testing.assert_close(pruned, found[0][1], rtol=1e-8, atol=1e-12)
+
+
+COPIES = "v0 = 57\nv1 = v0\nv0 = 8\nv3 = 4\nv1 *= v3\nif v0 < v1:\n  v1 += v1"
+
+
+def test_a_copy_does_not_depend_on_what_the_variable_was() -> None:
+    model = small(grammar=EXTENDED).eval()
+    sources = ["v0 = 57\nv1 = v0", "v0 = 57\nv1 = 812\nv1 += 4\nv1 = v0", "v0 = 81\nv1 = v0"]
+    batch = model.collate([parse(source, grammar=EXTENDED) for source in sources])
+    found = model(batch).logits.exp()
+    torch.testing.assert_close(found[0], found[1], **EXACT)
+    assert (found[0] - found[2]).abs().max() > 1e-3
+
+
+def test_targets_of_training_are_those_of_the_digits_worked_with() -> None:
+    model = small(grammar=EXTENDED, widths=(1, 2, 3, 8)).train()
+    assert isinstance(model.values, Digits)
+    assert model.values.widths == (1, 2, 3)  # numbers of 8 digits wrap otherwise than those of 3
+    sampler, widths = Sampler("full", Lengths.uniform((5, 9)), EXTENDED, seed=2, trace_limit=40), set()
+    for start in range(0, 120, 12):
+        table = sampler.table(start, 12)
+        batch = model.collate_for_training(table)
+        model.values.begin(batch)
+        widths.add(model.values._working)
+        smaller = replace(EXTENDED, modulus=10**model.values._working)
+        assert batch.target.tolist() == [target(program, smaller) for program in table]
+        model.loss(model(batch, record=("likelihood",)), batch).mean().backward()
+    assert widths == {1, 2, 3}
+    paper = small().train()
+    table = Sampler("full", Lengths.exact(5), SMALL, seed=2).table(0, 12)
+    assert paper.collate_for_training(table).target.tolist() == table.target.tolist()
+
+
+@pytest.mark.parametrize("places", [1, 3, 18])
+def test_automata_of_pairs_say_what_the_network_does(places: int) -> None:
+    model = small(grammar=replace(EXTENDED, modulus=10**places)).eval()
+    values, generator = model.values, random.Random(places)
+    assert isinstance(values, Digits)
+    numbers = [[generator.randrange(10**places) for _ in range(40)] for _ in range(2)]
+    view, right = (values.known(torch.tensor(each)) for each in numbers)
+    for statement in ("v0 += v1", "v0 -= v1", "*= v3", "v1 = v2", "if v1 < v2:"):
+        automaton = model.automaton(statement)
+        assert automaton.operand is None
+        operations = torch.full((40,), automaton.operation - OPERATION)
+        if automaton.decides:
+            found = (values.condition(operations, right, view).argmax(1) == 0).long()
+        else:
+            found = values.likeliest(values.statement(operations, right, view))[0]
+        assert found.tolist() == [automaton.run(x, places, y) for x, y in zip(*numbers, strict=True)]
+        given = values.statement(operations, torch.tensor(numbers[1]), view)  # the same operands as numbers
+        if not automaton.decides and automaton.operation != ASSIGN:
+            assert values.likeliest(given)[0].tolist() == found.tolist()
+
+
+def test_what_languages_past_the_papers_do_not_have() -> None:
+    with pytest.raises(ValueError, match=r'Choose values="digits"'):
+        EnvIPAGNN(hidden=4, width=4, grammar=EXTENDED)
+    model = small(grammar=EXTENDED)
+    masked = model.collate([parse("v0 = 3\nv1 = 2\n[MASK]", grammar=EXTENDED)])
+    with pytest.raises(ValueError, match="Give complete programs"):
+        model(masked)

@@ -87,6 +87,7 @@ def collate(
     trace_limit: int = TRACE_LIMIT,
     indent: bool = True,
     trace: bool = False,
+    extended: bool = False,
 ) -> Batch:
     """Build the batch of `programs`.
 
@@ -98,13 +99,14 @@ def collate(
         indent: Whether statements say how far they are indented; if not, all read as those of the first level. The
             graphs are the same.
         trace: Follow the true traces (complete programs only).
+        extended: Whether programs may go past the paper's language.
 
     Returns:
         The batch, on the CPU.
     """
     table = programs if isinstance(programs, ProgramTable) else ProgramTable.from_programs(programs)
     check_targets(table.target, modulus)
-    offsets, tokens, program, line, true, false, steps = graphs_of(table, budget, modulus, condition_modulus)
+    offsets, tokens, program, line, true, false, steps = graphs_of(table, budget, modulus, condition_modulus, extended)
     line_tokens = table.line_tokens.astype(np.int32)
     if not indent:
         line_tokens[:, 0] = NUMBER
@@ -129,14 +131,18 @@ def collate(
 
 
 def graphs_of(
-    table: ProgramTable, budget: StepBudget = PAPER_BUDGET, modulus: int = 1000, condition_modulus: int = 10
+    table: ProgramTable,
+    budget: StepBudget = PAPER_BUDGET,
+    modulus: int = 1000,
+    condition_modulus: int = 10,
+    extended: bool = False,
 ) -> tuple[npt.NDArray[Any], ...]:
     """What `build_graphs` makes of all programs, but with the steps that `budget` gives them.
 
     Raises:
         ValueError: The table is not made of programs of the language, or one asks for too many steps.
     """
-    table.check()
+    table.check(extended=extended)
     *graphs, steps = build_graphs(table.line_offsets, table.line_tokens, budget.kind == "static")
     if budget.kind == "trace":
         offsets, tokens, _, _, true, false = graphs

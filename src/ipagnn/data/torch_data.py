@@ -113,4 +113,5 @@ class Collator:
             condition_modulus=self.grammar.condition_modulus,
             indent=self.indent,
             trace=self.trace,
+            extended=self.grammar.is_extended,
         )

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from ipagnn.languages.arithmetic.automata import Proof, prove
+from ipagnn.languages.arithmetic.automata import DIGITS, Proof, grammar_automata, prove
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, apply, compare
 from ipagnn.languages.arithmetic.tables import (
@@ -22,7 +22,7 @@ from ipagnn.languages.arithmetic.tables import (
     statement_facts,
     statement_text,
 )
-from ipagnn.languages.arithmetic.vocabulary import ASSIGN, OPERATION
+from ipagnn.languages.arithmetic.vocabulary import MULTIPLY, OPERATION
 from ipagnn.models import EnvIPAGNN, ProgramModel
 
 
@@ -108,9 +108,7 @@ def read_automata(model: EnvIPAGNN) -> list[Proof]:
         ValueError: Its values are no digits.
     """
     grammar = model.config.grammar
-    literals = [(ASSIGN, int(k)) for k in np.flatnonzero(literal_facts(grammar))]
-    statements = [(operation, operand) for operation, operand in grammar_statements(grammar).tolist()]
-    return prove(model.automata([*literals, *statements]), grammar)
+    return prove(model.automata(grammar_automata(grammar)), grammar)
 
 
 def count_wrong_runs(
@@ -136,11 +134,15 @@ def count_wrong_runs(
         for _ in range(numbers):
             width = generator.randint(1, digits)
             number = generator.randrange(10**width)
+            beside = operand
+            if operand is None:
+                beside = generator.randrange(DIGITS if operation == MULTIPLY else 10**width)
+            assert beside is not None
             if operation in COMPARISON:
                 compared = number % grammar.condition_modulus if operation in MODULAR else number
-                expected = int(compare(COMPARISON[operation], compared, operand))
+                expected = int(compare(COMPARISON[operation], compared, beside))
             else:
-                expected = apply(operation, number, operand) % 10**width
-            wrong += proof.automaton.run(number, width) != expected
+                expected = apply(operation, number, beside) % 10**width
+            wrong += proof.automaton.run(number, width, beside) != expected
             count += 1
     return wrong, count

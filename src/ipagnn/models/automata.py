@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ipagnn.languages.arithmetic._compiled.tables import ENDS
-from ipagnn.languages.arithmetic.automata import Automaton
+from ipagnn.languages.arithmetic.automata import Automaton, Statement
 from ipagnn.languages.arithmetic.automata_run import (
     MAX_STEPS,
-    Statement,
     run_automata,
     statements_of,
     walk_automata,
@@ -71,7 +70,7 @@ class AutomataModel:
     def automata_for(self, programs: ProgramTable) -> dict[Statement, Automaton]:
         """The automata with all statements of these programs, and of what their masked lines may be."""
         masked = self._choices if (programs.line_tokens[:, 1] == MASK).any() else []
-        lacking = sorted({*statements_of(programs), *masked} - self.automata.keys())
+        lacking = list({*statements_of(programs), *masked} - self.automata.keys())
         self.automata.update(zip(lacking, self.model.automata(lacking), strict=True))
         return self.automata
 
@@ -87,9 +86,10 @@ class AutomataModel:
             ValueError: A program has more than two masked lines.
         """
         automata = self.automata_for(programs)
+        result = self.model.config.grammar.target_variable
         masks = np.add.reduceat(programs.line_tokens[:, 1] == MASK, programs.line_offsets[:-1], dtype=np.int64)
         if not masks.any():
-            run = run_automata(automata, programs, self.places, max_steps=max_steps, threads=threads)
+            run = run_automata(automata, programs, self.places, max_steps=max_steps, threads=threads, variable=result)
             weights = np.where(run.status == ENDS, 1.0, 0.0)[:, None]
             return AutomataAnswers(run.value[:, None], weights, run.steps, run.status, run.stopped)
         parts = []
@@ -97,7 +97,7 @@ class AutomataModel:
             some = [programs[i] for i in range(first, min(first + _FEW, len(programs)))]
             fillings = [list(self._fillings(program)) for program in some]
             table = ProgramTable.from_programs([filled for each in fillings for filled, _ in each])
-            run = run_automata(automata, table, self.places, max_steps=max_steps, threads=threads)
+            run = run_automata(automata, table, self.places, max_steps=max_steps, threads=threads, variable=result)
             ends = np.cumsum([len(each) for each in fillings]).tolist()
             for program, each, end in zip(some, fillings, ends, strict=True):
                 which = slice(end - len(each), end)
@@ -117,6 +117,11 @@ class AutomataModel:
             raise ValueError(
                 f"The program has {len(masked)} masked lines; a model that runs over automata takes at most "
                 f"{EXACT_MASKS}, as it runs a program for each filling of them. Leave fewer lines masked."
+            )
+        if masked and not self._choices:
+            raise ValueError(
+                "A line of the program is masked; in languages past the paper's it may be any of too many statements. "
+                "Give complete programs."
             )
         weights = self.model.mask_weights.detach().double().softmax(dim=0).tolist()
         for filling in product(range(len(self._choices)), repeat=len(masked)):

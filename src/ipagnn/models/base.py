@@ -266,7 +266,12 @@ class ProgramModel(nn.Module, ABC):
             condition_modulus=grammar.condition_modulus,
             indent=self.config.indent,
             trace=trace or self.walks == "trace",
+            extended=grammar.is_extended,
         )
+
+    def collate_for_training(self, table: ProgramTable) -> Batch:
+        """The batch that a step of training learns from; that of `collate` unless a model trains on other targets."""
+        return self.collate(table)
 
     def collator(self) -> Collator:
         """What makes batches for this model out of the items of a `ProgramDataset` or `ProgramStream`."""

@@ -13,8 +13,11 @@ from torch import Tensor, nn
 from ipagnn._common.options import option
 from ipagnn.data.contract import Batch
 from ipagnn.data.graphs import Graphs
-from ipagnn.languages.arithmetic.automata import Automaton, read_statement
+from ipagnn.languages.arithmetic.automata import DIGITS, Automaton, Statement, read_statement
+from ipagnn.languages.arithmetic.grammar import Grammar
+from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, grammar_statements, masked_choices
+from ipagnn.languages.arithmetic.targets import final_values
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, MASK, MAX_NUMBER, NUMBER, OPERATION, VARIABLE
 from ipagnn.models.automata import AutomataModel
 from ipagnn.models.base import ProgramModel, StageProgress
@@ -27,8 +30,8 @@ from ipagnn.nn.environment_pruned import run_environment_pruned
 from ipagnn.nn.message_passing import Edges
 from ipagnn.nn.values.base import Values
 from ipagnn.nn.values.classes import Classes
-from ipagnn.nn.values.digits import MAX_DIGITS, Digits
-from ipagnn.ops.pointer.environment import WRITES, plan_environment
+from ipagnn.nn.values.digits import MAX_DIGITS, Digits, places_of
+from ipagnn.ops.pointer.environment import WRITES, plan_environment, read_statements
 from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
 from ipagnn.ops.pointer.rows import RowValues, plan_rows, record_rows
 
@@ -89,6 +92,14 @@ class EnvIPAGNN(ProgramModel):
             "digits.",
         )
 
+        @property
+        def trained_widths(self) -> tuple[int, ...]:
+            """`widths`; where assignments wrap, those that the modulus and conditions have a meaning with."""
+            least, most = places_of(self.grammar.condition_modulus), places_of(self.grammar.modulus)
+            if not self.grammar.wrap or not most:
+                return self.widths
+            return tuple(width for width in self.widths if least <= width <= most) or (most,)
+
     name: ClassVar[str] = "env-ipa-gnn"
     title: ClassVar[str] = "Environment IPA-GNN"
     has_executions: ClassVar[bool] = True
@@ -106,9 +117,10 @@ class EnvIPAGNN(ProgramModel):
         self.values: Values
         if config.values == "digits":
             self.values = Digits(
-                config.grammar.modulus, config.hidden, config.width, config.states, config.widths, generator
+                config.grammar.modulus, config.hidden, config.width, config.states, config.trained_widths, generator
             )
         else:
+            check_classes(config.grammar)
             self.values = Classes(config.grammar.modulus, config.hidden, config.width, generator)
         self.mask_weights = nn.Parameter(torch.zeros(len(masked_choices(config.grammar))))
 
@@ -166,7 +178,7 @@ class EnvIPAGNN(ProgramModel):
     @property
     def runs_on(self) -> Literal["tables", "automata"] | None:
         """See `ProgramModel.runs_on`. Where values are digits, automata."""
-        if isinstance(self.values, Digits) and not self.config.grammar.is_extended:
+        if isinstance(self.values, Digits):
             return "automata"
         return super().runs_on
 
@@ -186,15 +198,15 @@ class EnvIPAGNN(ProgramModel):
         """What a statement does to the digits of its variable, with as few states as can be. Exact, for any number.
 
         Args:
-            statement: Arithmetic or a condition, as in `*= 7` or `if % 10 < 4`; a variable may be named.
+            statement: Arithmetic or a condition, as in `*= 7`, `if % 10 < 4` or `+= v1`; its variable may be named.
 
         Raises:
             ValueError: The values of this model are no digits, or the text is no statement.
         """
         return self.automata([read_statement(statement, self.config.grammar)])[0]
 
-    def automata(self, statements: Iterable[tuple[int, int]]) -> list[Automaton]:
-        """The same for statements given as operation ids and operands.
+    def automata(self, statements: Iterable[Statement]) -> list[Automaton]:
+        """The same for statements given as operation ids and operands, None for those that are variables.
 
         Raises:
             ValueError: The values of this model are no digits.
@@ -257,6 +269,11 @@ class EnvIPAGNN(ProgramModel):
                 f"A program has {most} masked lines; this execution takes at most {MOST_MASKS}, as it runs a program "
                 "for each filling of them. Leave fewer lines masked."
             )
+        if most and not len(self.mask_weights):
+            raise ValueError(
+                "A program has a masked line; in languages past the paper's it may be any of too many statements. "
+                "Give complete programs."
+            )
         weights = self.mask_weights.softmax(dim=0)
         if not most:
             return [(batch, weights.new_ones(()))]
@@ -275,6 +292,21 @@ class EnvIPAGNN(ProgramModel):
             fillings.append((replace(batch, node_tokens=tokens), weight))
         return fillings
 
+    def collate_for_training(self, table: ProgramTable) -> Batch:
+        """See `ProgramModel.collate_for_training`.
+
+        Where assignments wrap, what numbers of fewer digits do is not what the lower digits of longer ones do. Targets
+        are then those of the modulus that the batch is worked with.
+        """
+        batch, grammar = self.collate(table), self.config.grammar
+        if not grammar.wrap or not isinstance(self.values, Digits):
+            return batch
+        modulus = DIGITS ** self.values.drawn_width(batch)[0]
+        if modulus == grammar.modulus:
+            return batch
+        final = final_values(table, replace(grammar, modulus=modulus))[:, grammar.target_variable]
+        return replace(batch, target=torch.from_numpy(np.ascontiguousarray(final)))
+
     def prepare(self, batch: Batch, *, record: Collection[str] = ()) -> Batch:
         """See `ProgramModel.prepare`."""
         batch.graphs.plan(plan_rows)
@@ -285,7 +317,7 @@ class EnvIPAGNN(ProgramModel):
         if all_nodes:
             return self._run_all_nodes(batch, record)
         target = batch.target if record == {"likelihood"} else None
-        plan = plan_environment(graphs, batch.node_tokens)
+        plan = plan_environment(graphs, batch.node_tokens, self.config.grammar.target_variable)
         if target is not None:
             followed = self.values.follow_target(plan, target, SMALLEST_MASS)
             if followed is not None:
@@ -298,9 +330,9 @@ class EnvIPAGNN(ProgramModel):
 
     def _run_pruned(self, batch: Batch, graphs: Graphs, record: frozenset[str], prune: float) -> dict[str, Tensor]:
         """The same, following only the pointer mass worth following."""
-        score, found = run_environment_pruned(
-            self.values, batch, graphs, prune, record & {"pointer", "branch", "dropped"}
-        )
+        kept = record & {"pointer", "branch", "dropped"}
+        target_variable = self.config.grammar.target_variable
+        score, found = run_environment_pruned(self.values, batch, graphs, prune, kept, target_variable)
         return found | self._scored(score, batch, record)
 
     def _run_all_nodes(self, batch: Batch, record: frozenset[str]) -> dict[str, Tensor]:
@@ -310,18 +342,19 @@ class EnvIPAGNN(ProgramModel):
         """
         values, nodes = self.values, torch.arange(len(batch.true), device=batch.true.device)
         is_exit, decides = batch.node_line < 0, batch.true != batch.false
-        _, operation, variable, operand = batch.node_tokens.long().unbind(1)
-        operation, variable = (torch.where(is_exit, 0, x) for x in (operation - OPERATION, variable - VARIABLE))
-        operand = operand - NUMBER
+        statements = read_statements(batch.node_tokens)
+        operation, variable, operand = statements.operation, statements.variable, statements.operand
+        source = statements.source
+        result = self.config.grammar.target_variable
         writes = torch.from_numpy(WRITES).to(nodes.device)[operation] & ~is_exit
-        scored = (writes & (variable == 0))[:, None]
-        assigns = operation == ASSIGN - OPERATION
+        scored = (writes & (variable == result))[:, None]
+        assigns = (operation == ASSIGN - OPERATION) & (source < 0)
         literal, arithmetic, branching = nodes[writes & assigns], nodes[writes & ~assigns], nodes[decides]
         edges = Edges.forwards(batch)
-        source, target, kind = edges.source.long(), edges.target.long(), edges.kind.long()
+        origin, target, kind = edges.source.long(), edges.target.long(), edges.kind.long()
 
         literals = values.literal(operand[literal])
-        variables = 1 + max(variable.tolist(), default=0)
+        variables = max(statements.variables, result + 1)
         known = values.known(torch.zeros_like(nodes))
         h = torch.stack([known] * variables, dim=1)  # [node, variable, *belief]
         p = torch.zeros_like(values.probabilities(known)[:, 0]).index_fill(0, batch.starts.long(), 1.0)  # [node]
@@ -329,19 +362,20 @@ class EnvIPAGNN(ProgramModel):
         pointer, branch, beliefs = [p], [], [h]
         for t in range(max(batch.steps.tolist(), default=0)):
             view = values.view(h[nodes, variable])
-            written = values.statement(operation[arithmetic], operand[arithmetic], view[arithmetic])
+            right = values.operands(operand, source, values.view(h[nodes, source]))
+            written = values.statement(operation[arithmetic], right[arithmetic], view[arithmetic])
             a = h.index_put((literal, variable[literal]), literals)
             a = a.index_put((arithmetic, variable[arithmetic]), written)  # equation 3
-            logits = values.condition(operation[branching], operand[branching], view[branching])
+            logits = values.condition(operation[branching], right[branching], view[branching])
             logits = torch.zeros_like(joint[:, :2]).index_copy(0, branching, logits)
             b = branch_decisions(logits, two_edges(decides), hard=False)  # equation 4
-            share = b[source, kind]
-            weight = p[source] * share
+            share = b[origin, kind]
+            weight = p[origin] * share
             arrived = torch.zeros_like(p).index_add(0, target, weight)  # equation 6
-            total = torch.zeros_like(h).index_add(0, target, weight.view(-1, *[1] * (h.ndim - 1)) * a[source])
+            total = torch.zeros_like(h).index_add(0, target, weight.view(-1, *[1] * (h.ndim - 1)) * a[origin])
             mixed = divide(total.flatten(1), arrived, SMALLEST_MASS).view_as(h)  # equation 5
-            after = torch.where(scored, p[:, None] * values.probabilities(a[:, 0]), joint)
-            joined = torch.zeros_like(joint).index_add(0, target, share[:, None] * after[source])
+            after = torch.where(scored, p[:, None] * values.probabilities(a[:, result]), joint)
+            joined = torch.zeros_like(joint).index_add(0, target, share[:, None] * after[origin])
             running = (t < batch.steps)[batch.node_program.long()]
             h = torch.where(running.view(-1, *[1] * (h.ndim - 1)), mixed, h)
             p, joint = torch.where(running, arrived, p), torch.where(running[:, None], joined, joint)
@@ -358,3 +392,12 @@ class EnvIPAGNN(ProgramModel):
         if "likelihood" not in record:
             return {"probability": score}
         return {"probability": score, "likelihood": score.gather(1, batch.target[:, None]).squeeze(1)}
+
+
+def check_classes(grammar: Grammar) -> None:
+    """Refuse, for values as classes, a grammar with operands that are variables or have more than three digits."""
+    if grammar.operand_variable or grammar.condition_variable or grammar.tokens > 4:
+        raise ValueError(
+            "The grammar has operands that are variables or numbers above 999; values as classes combine a variable "
+            'with a number up to 999. Choose values="digits".'
+        )

@@ -51,6 +51,13 @@ def run_environment(values: Values, plan: EnvironmentPlan, programs: int, target
             return values.probabilities(belief)
         return values.likelihood(belief, target[program])[:, None]
 
+    def operand_of(pair: Tensor) -> Tensor:
+        """Numbers; or the views of operands, where some are variables. [row], or [row, *view]"""
+        if not plan.variable_operands:
+            return operand[pair]
+        source = -1 - operand[pair]
+        return values.operands(operand[pair].clamp_min(0), source, pool[source.clamp_min(0)])
+
     def asked(belief: Tensor, first: int) -> Tensor:
         """The scores that are asked of what is written, from the one with number `first` on. [query, 1 or class]"""
         queries = slice(query_offsets[first], query_offsets[first + len(belief)])
@@ -84,12 +91,12 @@ def run_environment(values: Values, plan: EnvironmentPlan, programs: int, target
         chosen = slice(plan.conditions[t], plan.conditions[t + 1])
         if chosen.stop > chosen.start:  # equation 4
             pair = plan.condition_pair[chosen]
-            decided = values.condition(operation[pair], operand[pair], pool[plan.condition_reads[chosen]])
+            decided = values.condition(operation[pair], operand_of(pair), pool[plan.condition_reads[chosen]])
             shares = torch.cat([shares, decided.softmax(dim=-1)])
         chosen = slice(plan.statements[t], plan.statements[t + 1])
         if chosen.stop > chosen.start:  # equation 3
             pair = plan.statement_pair[chosen]
-            belief = values.statement(operation[pair], operand[pair], pool[plan.statement_reads[chosen]])
+            belief = values.statement(operation[pair], operand_of(pair), pool[plan.statement_reads[chosen]])
             scores = torch.cat([scores, asked(belief, plan.literals + chosen.start)])
             pool = torch.cat([pool, values.view(belief[: plan.viewed[t]])])
         b = shares[plan.row_condition[first:last] + 1]

@@ -5,17 +5,17 @@ from torch import Tensor
 
 from ipagnn.data.contract import Batch
 from ipagnn.data.graphs import Graphs
-from ipagnn.languages.arithmetic.vocabulary import ASSIGN, NUMBER, OPERATION, VARIABLE
+from ipagnn.languages.arithmetic.vocabulary import ASSIGN, OPERATION
 from ipagnn.nn.environment import SMALLEST_MASS
 from ipagnn.nn.values.base import Values
 from ipagnn.ops import walk
 from ipagnn.ops.call import PointerCall
-from ipagnn.ops.pointer.environment import WRITES
+from ipagnn.ops.pointer.environment import WRITES, read_statements
 from ipagnn.ops.pointer.equations import divide
 
 
 def run_environment_pruned(
-    values: Values, batch: Batch, graphs: Graphs, prune: float, record: frozenset[str]
+    values: Values, batch: Batch, graphs: Graphs, prune: float, record: frozenset[str], target_variable: int = 0
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Walk complete programs, whose states are beliefs in the values of their variables.
 
@@ -27,21 +27,25 @@ def run_environment_pruned(
         graphs: Their graphs.
         prune: Pointer mass below this that arrives at a node is dropped.
         record: Any of `pointer`, `branch` and `dropped`.
+        target_variable: The variable that the output reads.
 
     Returns:
         The probability that arrives at the exit with v0 having each value [program, class], and what was recorded.
     """
-    _, operation, variable, operand = batch.node_tokens.long().unbind(1)
+    statements = read_statements(batch.node_tokens)
+    operation, variable, operand = statements.operation, statements.variable, statements.operand
     is_exit = batch.node_line < 0
-    operation, variable = (torch.where(is_exit, 0, x) for x in (operation - OPERATION, variable - VARIABLE))
-    operand = operand - NUMBER
     writes = torch.from_numpy(WRITES).to(operation.device)[operation] & ~is_exit
-    assigns, decides = operation == ASSIGN - OPERATION, batch.true != batch.false
+    assigns, decides = (operation == ASSIGN - OPERATION) & (statements.source < 0), batch.true != batch.false
 
     known = values.known(torch.zeros_like(batch.exits).long())
-    variables = 1 + max(variable.tolist(), default=0)
+    variables = max(statements.variables, target_variable + 1)
     shape = (variables, *known.shape[1:])
     size = known[0].numel() * variables
+
+    def operands(node: Tensor, h: Tensor) -> Tensor:
+        source = statements.source[node]
+        return values.operands(operand[node], source, values.view(h[torch.arange(len(h), device=h.device), source]))
 
     def execute(state: Tensor, node: Tensor) -> Tensor:
         # Where little mass arrived, it was divided by a little more than that.
@@ -55,9 +59,10 @@ def run_environment_pruned(
             if literal:
                 written = values.literal(operand[at])
             else:
-                written = values.statement(operation[at], operand[at], values.view(h[rows, variable[at]]))
+                right = operands(at, h[rows])
+                written = values.statement(operation[at], right, values.view(h[rows, variable[at]]))
             h[rows, variable[at]] = written
-            scored = variable[at] == 0
+            scored = variable[at] == target_variable
             v0[rows[scored]] = values.probabilities(written[scored])
         return torch.cat([h.flatten(1), v0], dim=1)
 
@@ -66,8 +71,9 @@ def run_environment_pruned(
         rows = decides[node].nonzero().squeeze(1)
         if len(rows):
             at = node[rows]
-            h = state[rows, :size].reshape(-1, *shape)[torch.arange(len(rows), device=rows.device), variable[at]]
-            logits[rows] = values.condition(operation[at], operand[at], values.view(h))
+            h = state[rows, :size].reshape(-1, *shape)
+            view = values.view(h[torch.arange(len(rows), device=rows.device), variable[at]])
+            logits[rows] = values.condition(operation[at], operands(at, h), view)
         return logits
 
     # Beside the beliefs, the distribution of v0: of mixed digits it is not what these say each for itself.

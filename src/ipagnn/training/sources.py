@@ -270,13 +270,17 @@ def steps_of(model: ModelConfig, table: ProgramTable) -> npt.NDArray[np.int64]:
             offsets, tokens, true, false, modulus, condition_modulus, TRACE_LIMIT
         )[0]
         return np.diff(traced)
-    return _counted(table, model.budget, modulus, condition_modulus)
+    return _counted(table, model.budget, modulus, condition_modulus, model.grammar.is_extended)
 
 
 def _counted(
-    table: ProgramTable, budget: StepBudget = PAPER_BUDGET, modulus: int = 1000, condition_modulus: int = 10
+    table: ProgramTable,
+    budget: StepBudget = PAPER_BUDGET,
+    modulus: int = 1000,
+    condition_modulus: int = 10,
+    extended: bool = False,
 ) -> npt.NDArray[np.int64]:
-    steps: npt.NDArray[np.int64] = graphs_of(table, budget, modulus, condition_modulus)[-1]
+    steps: npt.NDArray[np.int64] = graphs_of(table, budget, modulus, condition_modulus, extended)[-1]
     return steps
 
 

@@ -156,7 +156,7 @@ class PlainStep:
 
     def prepare(self, table: ProgramTable) -> Batch:
         """The batch, in page-locked memory if it is to go to a GPU."""
-        batch = self._model.prepare(self._model.collate(table), record=self._model.learns_from)
+        batch = self._model.prepare(self._model.collate_for_training(table), record=self._model.learns_from)
         return batch.pin_memory() if self._device.type == "cuda" else batch
 
     def __call__(self, prepared: Batch) -> None:

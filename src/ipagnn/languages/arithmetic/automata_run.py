@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ipagnn.languages.arithmetic._compiled.automata import run_all
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH
 from ipagnn.languages.arithmetic._compiled.tables import ENDS
-from ipagnn.languages.arithmetic.automata import Automaton
+from ipagnn.languages.arithmetic.automata import DIGITS, Automaton, Statement
 from ipagnn.languages.arithmetic.cfg import control_flow_graph
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
 from ipagnn.languages.arithmetic.statements import COMPARISON
@@ -20,7 +20,10 @@ from ipagnn.languages.arithmetic.tables import statement_text
 from ipagnn.languages.arithmetic.vocabulary import (
     ADD,
     ASSIGN,
+    BASE,
+    MASK,
     MAX_NUMBER,
+    MAX_VARIABLES,
     MULTIPLY,
     NUMBER,
     OPERATION,
@@ -28,6 +31,8 @@ from ipagnn.languages.arithmetic.vocabulary import (
     SUBTRACT,
     VARIABLE,
     VARIABLES,
+    VOCABULARY_SIZE,
+    variable_of,
 )
 
 MAX_PLACES: Final = 18
@@ -38,16 +43,14 @@ GIVEN_UP: Final = -1
 """The value of a program that did not end."""
 _CHUNK: Final = 64
 
-Statement = tuple[int, int]
-"""The id of an operation, and an operand."""
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AutomataRun:
     """What running programs over automata gave.
 
     Attributes:
-        value: v0 at the end; `GIVEN_UP` for a program that did not end. int64 [program]
+        value: v0, or the variable that was asked for, at the end; `GIVEN_UP` for a program that did not end. int64
+            [program]
         steps: Statements executed. int64 [program]
         status: `ENDS`, or why a run did not end: `ENDLESS` if it comes back to where it was with the values that it
             had, `GAVE_UP` if it took too many steps (see `table_run`). int8 [program]
@@ -67,10 +70,30 @@ class AutomataRun:
 
 
 def statements_of(programs: ProgramTable) -> list[Statement]:
-    """The distinct statements of programs that an automaton is needed for, in order."""
-    operations = np.array([ASSIGN, ADD, SUBTRACT, MULTIPLY, *COMPARISON])
-    chosen = programs.line_tokens[np.isin(programs.line_tokens[:, 1], operations)].astype(np.int64)
-    return [(o, k) for o, k in np.unique(chosen[:, [1, 3]] - [0, NUMBER], axis=0).tolist()]
+    """The distinct statements of programs that an automaton is needed for, in order.
+
+    An operation that has a variable or a number above 999 on its right has one automaton over pairs of digits, for all
+    its operands; but `*=` for operands of one digit only.
+    """
+    return _statements(programs)[0]
+
+
+def _statements(programs: ProgramTable) -> tuple[list[Statement], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The statements; by line which one it is, -1 for none; and its number, or -1 - k for a variable vk."""
+    tokens = programs.line_tokens.astype(np.int64)
+    operation, right = tokens[:, 1], tokens[:, 3]
+    chosen = np.isin(operation, [ASSIGN, ADD, SUBTRACT, MULTIPLY, *COMPARISON])
+    variable = right - np.where(right < MASK, VARIABLE, VOCABULARY_SIZE - VARIABLES)
+    number = (np.maximum(tokens[:, 3:] - NUMBER, 0) * BASE ** np.arange(tokens.shape[1] - 3)).sum(axis=1)
+    operand = np.where(right >= VARIABLE, -1 - variable, number)
+    large = (operand > MAX_NUMBER) & (operation != MULTIPLY)
+    paired = np.isin(operation, operation[chosen & ((operand < 0) | large)])
+    paired &= (operation != MULTIPLY) | (operand < DIGITS)
+    keys = np.stack([operation, np.where(paired, -1, operand)], axis=1)[chosen]
+    distinct, which = np.unique(keys, axis=0, return_inverse=True)
+    statement = np.full(len(tokens), -1, np.int64)
+    statement[chosen] = which.reshape(-1)
+    return [(o, None if k < 0 else k) for o, k in distinct.tolist()], statement, operand
 
 
 def run_automata(
@@ -80,6 +103,7 @@ def run_automata(
     *,
     max_steps: int = MAX_STEPS,
     threads: int = 1,
+    variable: int = 0,
 ) -> AutomataRun:
     """Run complete programs over automata, with hard digits and hard decisions.
 
@@ -89,19 +113,22 @@ def run_automata(
         places: Digits that variables have: arithmetic is modulo 10 to the power of this.
         max_steps: Statements after which a program is given up.
         threads: How many threads run programs; the result is the same for any number.
+        variable: The variable whose value is the result.
 
     Raises:
         ValueError: `places` is out of range, a statement has no automaton, or a line is masked.
     """
-    _check(automata, programs, places)
-    chosen = list(automata.items())
-    starts = np.cumsum([0, *(len(automaton) for _, automaton in chosen)])
-    first = np.full((len(OPERATIONS), MAX_NUMBER + 1), -1, np.int32)
-    for ((operation, operand), _), start in zip(chosen, starts[:-1], strict=True):
-        first[operation - OPERATION, operand] = start
-    gives = np.concatenate([automaton.gives for _, automaton in chosen])
-    goes = np.concatenate([automaton.goes + start for (_, automaton), start in zip(chosen, starts[:-1], strict=True)])
-    stops = np.concatenate([automaton.stops for _, automaton in chosen])
+    needed, statement, operand = _check(automata, programs, places)
+    # All automata one after the other, entry by entry; a state is known by its first entry.
+    chosen = [automata[each] for each in needed]
+    starts = np.cumsum([0, *(automaton.gives.size for automaton in chosen)])
+    gives = np.concatenate([automaton.gives.ravel() for automaton in chosen])
+    goes = np.concatenate(
+        [automaton.goes.ravel() * automaton.symbols + at for automaton, at in zip(chosen, starts, strict=False)]
+    )
+    first = starts[statement]
+    stops = np.concatenate([automaton.stops.ravel() for automaton in chosen])
+    pairs = np.array([automaton.operand is None for automaton in chosen])[statement]
     decides = np.isin(np.arange(OPERATION, OPERATION + len(OPERATIONS)), list(COMPARISON))
     count = len(programs)
     found = AutomataRun(
@@ -115,15 +142,18 @@ def run_automata(
             programs.line_offsets[begin : end + 1],
             programs.line_tokens,
             first,
+            pairs,
+            operand,
             decides,
             gives,
             goes,
             stops,
+            variable,
             max_steps,
             np.empty((3, longest + 1), np.int32),
             np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
-            np.empty((VARIABLES, places), np.int64),
-            np.empty((VARIABLES, places), np.int64),
+            np.empty((MAX_VARIABLES, places), np.int64),
+            np.empty((MAX_VARIABLES, places), np.int64),
             found.value[begin:end],
             found.steps[begin:end],
             found.status[begin:end],
@@ -142,28 +172,33 @@ def walk_automata(automata: Mapping[Statement, Automaton], program: Program, pla
     Raises:
         ValueError: As `run_automata`.
     """
-    _check(automata, ProgramTable.from_programs([program]), places)
+    needed, statement, operands = _check(automata, ProgramTable.from_programs([program]), places)
     graph = control_flow_graph(program)
-    values = [0] * VARIABLES
+    values = [0] * (VARIABLES if program.line_tokens[:, 2:4].max() <= MASK else MAX_VARIABLES)
     node = 0
     while node != graph.exit:
-        _, operation, variable, number = graph.node_tokens[node].tolist()
-        automaton = automata.get((operation, number - NUMBER))
-        branch = None
-        if automaton is not None:
-            given = automaton.run(values[variable - VARIABLE], places)
+        line, branch = int(graph.nodes[node]), None
+        if statement[line] >= 0:
+            automaton, operand = automata[needed[statement[line]]], int(operands[line])
+            variable = variable_of(int(program.line_tokens[line, 2]))
+            given = automaton.run(values[variable], places, values[-1 - operand] if operand < 0 else operand)
             if automaton.decides:
                 branch = bool(given)
             else:
-                values[variable - VARIABLE] = given
-        yield TableStep(int(graph.nodes[node]), branch, tuple(values), 1.0)
+                values[variable] = given
+        yield TableStep(line, branch, tuple(values), 1.0)
         node = int(graph.false[node] if branch is False else graph.true[node])
 
 
-def _check(automata: Mapping[Statement, Automaton], programs: ProgramTable, places: int) -> None:
+def _check(
+    automata: Mapping[Statement, Automaton], programs: ProgramTable, places: int
+) -> tuple[list[Statement], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """What `_statements` says of programs that these automata can run."""
     if not 1 <= places <= MAX_PLACES:
         raise ValueError(f"places is {places}; numbers here have 1 to {MAX_PLACES} digits.")
-    programs.check(task="full")
-    lacking = [statement for statement in statements_of(programs) if statement not in automata]
+    programs.check(task="full", extended=True)
+    needed, statement, operand = _statements(programs)
+    lacking = [each for each in needed if each not in automata]
     if lacking:
         raise ValueError(f"There is no automaton of `{statement_text(*lacking[0])}`, which the programs have; add it.")
+    return needed, statement, operand

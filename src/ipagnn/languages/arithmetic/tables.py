@@ -231,7 +231,12 @@ def grammar_statements(grammar: Grammar = PAPER) -> StatementArray:
 
 
 def masked_choices(grammar: Grammar = PAPER) -> StatementArray:
-    """What a masked line may have been: the arithmetic statements of a grammar, which it draws all equally often."""
+    """What a masked line may have been: the arithmetic statements of a grammar, which it draws all equally often.
+
+    None in languages past the paper's, which have too many.
+    """
+    if grammar.is_extended:
+        return np.zeros((0, 2), np.int16)
     least, largest = grammar.operands
     operations = [OPERATION_ID[name] for name in grammar.arithmetic_operations]
     return np.array([(o, k) for o in operations for k in range(least, largest + 1)], np.int16).reshape(-1, 2)
@@ -287,14 +292,18 @@ def kind_of(operation: int) -> Kind:
     return "condition" if OPERATIONS[operation - OPERATION].startswith("if") else "loop"
 
 
-def statement_text(operation: int, operand: int, grammar: Grammar = PAPER, variable: int | None = None) -> str:
-    """A statement as text; without a variable, `v1` in the loops of the grammar and `v0` elsewhere."""
+def statement_text(operation: int, operand: int | None, grammar: Grammar = PAPER, variable: int | None = None) -> str:
+    """A statement as text; without a variable, `v1` in the loops of the grammar and `v0` elsewhere.
+
+    An operand of None is a variable, `v1`.
+    """
+    right = "v1" if operand is None else f"{operand}"
     name = OPERATIONS[operation - OPERATION]
-    shown = f"v{int(kind_of(operation) == 'loop') if variable is None else variable}"
+    shown = f"v{int(kind_of(operation) == 'loop' and operand is not None) if variable is None else variable}"
     if operation not in COMPARISON:
-        return f"{shown} {name} {operand}"
+        return f"{shown} {name} {right}"
     keyword, comparison, *modulo = name.split()
-    return f"{keyword} {shown}{f' % {grammar.condition_modulus}' if modulo else ''} {comparison} {operand}"
+    return f"{keyword} {shown}{f' % {grammar.condition_modulus}' if modulo else ''} {comparison} {right}"
 
 
 def refusal(grammar: Grammar) -> str | None:

@@ -8,17 +8,20 @@ pass on beliefs.
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from ipagnn.data.contract import Batch
 from ipagnn.ops.pointer.environment import EnvironmentPlan
+from ipagnn.ops.pointer.equations import spread
 
 
 class Values(nn.Module, ABC):
     """A representation of values, with the network that says what statements do to them.
 
     Operations are token ids less `vocabulary.OPERATION`, operands are numbers; both are int64 [row], or [1] for the
-    same statement on all rows.
+    same statement on all rows. Operands of statements and conditions that are variables are given as views, and
+    numbers beside them as the views of who knows them. `v = w` is a statement, in which the view of v does not count.
 
     What statements and conditions read of a belief is its *view*: a linear function of the belief, so that views can be
     mixed in place of beliefs. They are mixed where they are smaller.
@@ -60,6 +63,19 @@ class Values(nn.Module, ABC):
     def view(self, belief: Tensor) -> Tensor:
         """What statements and conditions read of a belief; by default all of it. [row, *view]"""
         return belief
+
+    def operands(self, number: Tensor, source: Tensor, views: Tensor) -> Tensor:
+        """Operands as statements and conditions read them: numbers, or the views of all where some are variables.
+
+        Args:
+            number: Those that are numbers. [row]
+            source: Negative for these. [row]
+            views: The views of those that are variables; anything elsewhere. [row, *view]
+        """
+        is_variable = source >= 0
+        if not bool(is_variable.any()):
+            return number
+        return torch.where(spread(is_variable, views), views, self.view(self.known(number)))
 
     def follow_target(self, plan: EnvironmentPlan, target: Tensor, epsilon: float) -> Tensor | None:
         """The probability of each program's target by an execution of its own, which may be faster. [program]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, one_hot
 
 from ipagnn.data.contract import Batch
-from ipagnn.languages.arithmetic.automata import DIGITS, Automaton, extract
+from ipagnn.languages.arithmetic.automata import DIGITS, Automaton, extract, extract_pairs
 from ipagnn.languages.arithmetic.statements import COMPARISON
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, OPERATION, OPERATIONS
 from ipagnn.nn.values.base import Values
@@ -136,11 +136,15 @@ class Digits(Values):
         if not self.training:
             self._working, self._generator = self.places, None
             return
+        self._working, seed = self.drawn_width(batch)
+        self._generator = torch.Generator(batch.node_tokens.device).manual_seed(seed)
+
+    def drawn_width(self, batch: Batch) -> tuple[int, int]:
+        """The number of digits that training works with on a batch, and the seed of its noise."""
         tokens = batch.node_tokens.flatten().long()
         seed = int((tokens * torch.arange(1, len(tokens) + 1, device=tokens.device)).sum())
         drawn = torch.Generator().manual_seed(seed)
-        self._working = self.widths[int(torch.randint(len(self.widths), (), generator=drawn))]
-        self._generator = torch.Generator(tokens.device).manual_seed(seed)
+        return self.widths[int(torch.randint(len(self.widths), (), generator=drawn))], seed
 
     def known(self, value: Tensor) -> Tensor:
         """See `Values.known`."""
@@ -194,35 +198,43 @@ class Digits(Values):
         return belief[:, :places].gather(2, digits[:, :, None]).squeeze(2).prod(dim=1)
 
     @torch.no_grad()
-    def automaton(self, operation: int, operand: int) -> Automaton:
+    def automaton(self, operation: int, operand: int | None) -> Automaton:
         """What a statement does, as a finite automaton with as few states as can be.
 
-        It is exact, not an estimate: outside of training, states are discrete, and so are the digits of a number that
-        is known.
+        It is exact, not an estimate: outside of training, states are discrete, and so are the digits of numbers that
+        are known.
 
         Args:
             operation: An operation id.
-            operand: A number.
+            operand: A number; None for an automaton that reads the digits of the operand, too.
         """
         device = self.embedding.device
-        every = torch.eye(DIGITS, dtype=self.embedding.dtype, device=device)
-        operations = torch.full((DIGITS,), operation - OPERATION, device=device)
-        gates = self._gates(operations, torch.full((DIGITS,), operand % DIGITS, device=device))
-        decides = operation in COMPARISON
+        pairs = torch.arange(DIGITS if operand is not None else DIGITS * DIGITS, device=device)
+        read = one_hot(pairs % DIGITS, DIGITS).to(self.embedding.dtype)
+        operations = torch.full_like(pairs, operation - OPERATION)
 
-        def cell(state: int, operand_digit: int) -> tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]:
-            c = one_hot(torch.full((DIGITS,), state, device=device), self.states).to(every.dtype)
-            digit = torch.full((DIGITS,), operand_digit, device=device)
-            h = self._cell(None if operation == ASSIGN else every, digit, c, gates)
+        def cell(state: int, beside: Tensor, lowest: Tensor) -> tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]:
+            c = one_hot(torch.full_like(pairs, state), self.states).to(read.dtype)
+            h = self._cell(None if operation == ASSIGN else read, beside, c, self._gates(operations, lowest))
             follow = torch.addmm(self.follow_bias, h, self.follow).argmax(dim=1).numpy(force=True)
-            if not decides:
+            if operation not in COMPARISON:
                 gives = torch.addmm(self.write_bias, h, self.write).argmax(dim=1)
                 return gives.numpy(force=True), follow, torch.zeros_like(gives).bool().numpy(force=True)
-            gives = torch.addmm(self.branch_bias, h, self.branch).argmax(dim=1) == 0
+            decides = torch.addmm(self.branch_bias, h, self.branch).argmax(dim=1) == 0
             stops = torch.addmm(self.halt_bias, h, self.halt)[:, 0] > 0
-            return gives.numpy(force=True), follow, stops.numpy(force=True)
+            return decides.numpy(force=True), follow, stops.numpy(force=True)
 
-        return extract(operation, operand, cell).minimal()
+        def of_number(state: int, digit: int) -> tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]:
+            assert operand is not None
+            return cell(state, torch.full_like(pairs, digit), torch.full_like(pairs, operand % DIGITS))
+
+        def of_pairs(state: int, lowest: int | None) -> tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]:
+            beside = pairs // DIGITS
+            return cell(state, beside, beside if lowest is None else torch.full_like(pairs, lowest))
+
+        if operand is None:
+            return extract_pairs(operation, of_pairs).minimal()
+        return extract(operation, operand, of_number).minimal()
 
     def _written(self, operation: Tensor, operand: Tensor, view: Tensor | None) -> Tensor:
         """The digits that a statement writes. [row, place, digit]"""
@@ -231,9 +243,11 @@ class Digits(Values):
 
     def _hidden(self, operation: Tensor, operand: Tensor, view: Tensor | None) -> Iterator[Tensor]:
         """All h_i, place by place. [row, hidden] each"""
-        digits = self._digits(operand)
+        digits = operand if operand.is_floating_point() else self._digits(operand)
         gates = self._gates(operation, digits[:, 0])
-        state = one_hot(torch.zeros_like(operand), self.states).to(self.embedding.dtype)
+        if view is not None and operand.is_floating_point():
+            view = view * (operation != _ASSIGN)[:, None, None]  # `v = w` does not depend on what v was
+        state = one_hot(operation.new_zeros(len(digits)), self.states).to(self.embedding.dtype)
         for place in range(self._working):
             h = self._cell(None if view is None else view[:, place], digits[:, place], state, gates)
             yield h
@@ -247,18 +261,18 @@ class Digits(Values):
     def _gates(self, operation: Tensor, lowest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What of the equation is the same at all places: two gates, and an offset. [row, hidden] each"""
         return (
-            1 + self.gate_operation[operation] + (self.embedding @ self.gate_operand)[lowest],
-            1 + self.state_gate_operation[operation] + (self.embedding @ self.state_gate_operand)[lowest],
-            self.offset_operation[operation] + (self.embedding @ self.offset_operand)[lowest],
+            1 + self.gate_operation[operation] + _look_up(self.embedding @ self.gate_operand, lowest),
+            1 + self.state_gate_operation[operation] + _look_up(self.embedding @ self.state_gate_operand, lowest),
+            self.offset_operation[operation] + _look_up(self.embedding @ self.offset_operand, lowest),
         )
 
     def _cell(self, read: Tensor | None, digit: Tensor, state: Tensor, gates: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """What follows from one place: h; without digits to read, that of E d = 0. [row, hidden]"""
         gate, state_gate, offset = gates
-        h = offset + (self.embedding @ self.offset_digit)[digit]
+        h = offset + _look_up(self.embedding @ self.offset_digit, digit)
         h = torch.addcmul(h, state @ (self.state_embedding @ self.read_state), state_gate)
         if read is not None:
-            gate = gate + (self.embedding @ self.gate_digit)[digit]
+            gate = gate + _look_up(self.embedding @ self.gate_digit, digit)
             h = torch.addcmul(h, read @ (self.embedding @ self.read), gate)
         h = gelu(h)
         for layer, bias in zip(self.layers, self.layer_biases, strict=True):
@@ -279,6 +293,11 @@ class Digits(Values):
     def _powers(self, places: int, like: Tensor) -> Tensor:
         """Powers of ten: the weight of each place. [place]"""
         return torch.tensor([DIGITS**place for place in range(places)], dtype=torch.int64, device=like.device)
+
+
+def _look_up(table: Tensor, digit: Tensor) -> Tensor:
+    """The rows of a table for digits, or their mean for beliefs in digits. [row, hidden]"""
+    return digit @ table if digit.is_floating_point() else table[digit]
 
 
 def places_of(modulus: int) -> int:

@@ -39,19 +39,21 @@ def _table(entries):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def number_values(  # type: ignore[no-untyped-def]
-    step_offsets, operation, variable, operand, branches, writes, assign, variables, arrival_offsets, arrivals
+    step_offsets, operation, variable, operand, source, branches, writes, assign, variables, arrival_offsets, arrivals
 ):
     """Give every value of an execution a number, in the order of the steps in which they first occur.
 
     Args:
         step_offsets, branches, arrival_offsets, arrivals: Of the rows.
         operation, variable, operand: Of the statement of each row.
+        source: The variable that is its operand; -1 where that is a number.
         writes: Whether an operation assigns, by operation.
         assign: The operation of literals.
         variables: Number of slots.
 
     Returns:
-        kind, operation, operand, input (number of the value that is read) and step of each value;
+        kind, operation, operand, input (number of the value that is read) and step of each value; an operand that is
+            the value with number n is -1 - n;
         operation, operand, input and step of each distinct condition;
         row and offsets into arguments of each mixture, and edge and value of each argument;
         the condition of each row and the value that each row writes, -1 for none.
@@ -104,13 +106,17 @@ def number_values(  # type: ignore[no-untyped-def]
                 held[r, s] = value
         for r in range(step_offsets[t], step_offsets[t + 1]):
             o, v, k = operation[r], variable[r], operand[r]
+            if source[r] >= 0:
+                k = np.int64(-1 - held[r, source[r]])
             if writes[o]:
-                read = -1 if o == assign else held[r, v]
+                read = held[r, v]
+                if o == assign:  # what the variable held does not count
+                    read = held[r, source[r]] if source[r] >= 0 else np.int32(-1)
                 at = _find(value_keys, value_slots, np.int64(o), np.int64(k), np.int64(read))
                 if value_slots[at] == _EMPTY:
                     value_keys[at, 0], value_keys[at, 1], value_keys[at, 2] = o, k, read
                     value_slots[at] = values
-                    kind[values] = LITERAL if o == assign else STATEMENT
+                    kind[values] = LITERAL if read < 0 else STATEMENT
                     value_operation[values], value_operand[values] = o, k
                     value_input[values], value_step[values] = read, t
                     values += 1
@@ -147,7 +153,18 @@ def number_values(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def mark_needed(  # type: ignore[no-untyped-def]
-    kind, value_input, condition_input, mixture_of, mixture_offsets, argument_value, row_value, scored, true, false
+    kind,
+    value_input,
+    value_operand,
+    condition_input,
+    condition_operand,
+    mixture_of,
+    mixture_offsets,
+    argument_value,
+    row_value,
+    scored,
+    true,
+    false,
 ):
     """What of all this an output depends on.
 
@@ -171,11 +188,15 @@ def mark_needed(  # type: ignore[no-untyped-def]
             likelihood[row_value[r]] |= after
         else:
             matters[r] = after
-    for c in condition_input:
-        reads[c] = True
+    for c in range(len(condition_input)):
+        reads[condition_input[c]] = True
+        if condition_operand[c] < 0:
+            reads[-1 - condition_operand[c]] = True
     for v in range(len(kind) - 1, -1, -1):
         if kind[v] == STATEMENT and (reads[v] or likelihood[v]):
             reads[value_input[v]] = True
+            if value_operand[v] < 0:
+                reads[-1 - value_operand[v]] = True
         elif kind[v] == MIXTURE and reads[v]:
             for a in range(mixture_offsets[mixture_of[v]], mixture_offsets[mixture_of[v] + 1]):
                 reads[argument_value[a]] = True
@@ -262,11 +283,12 @@ def arrange(  # type: ignore[no-untyped-def]
         if kind[v] == LITERAL and written[v] >= 0:
             pair_operation[written[v]], pair_operand[written[v]] = operation[v], operand[v]
         elif kind[v] == STATEMENT and written[v] >= 0:
-            at = _find(keys, slots, np.int64(operation[v]), operand[v], np.int64(0))
+            k = operand[v] if operand[v] >= 0 else -1 - view[-1 - operand[v]]
+            at = _find(keys, slots, np.int64(operation[v]), k, np.int64(0))
             if slots[at] == _EMPTY:
-                keys[at, 0], keys[at, 1], keys[at, 2] = operation[v], operand[v], 0
+                keys[at, 0], keys[at, 1], keys[at, 2] = operation[v], k, 0
                 slots[at] = pairs
-                pair_operation[pairs], pair_operand[pairs] = operation[v], operand[v]
+                pair_operation[pairs], pair_operand[pairs] = operation[v], k
                 pairs += 1
             statement_pair[written[v] - literals] = slots[at]
             statement_reads[written[v] - literals] = view[value_input[v]]
@@ -277,11 +299,12 @@ def arrange(  # type: ignore[no-untyped-def]
         np.empty(len(condition_input), np.int64),
     )
     for c in range(len(condition_input)):
-        at = _find(keys, slots, np.int64(condition_operation[c]), condition_operand[c], np.int64(0))
+        k = condition_operand[c] if condition_operand[c] >= 0 else -1 - view[-1 - condition_operand[c]]
+        at = _find(keys, slots, np.int64(condition_operation[c]), k, np.int64(0))
         if slots[at] == _EMPTY:
-            keys[at, 0], keys[at, 1], keys[at, 2] = condition_operation[c], condition_operand[c], 0
+            keys[at, 0], keys[at, 1], keys[at, 2] = condition_operation[c], k, 0
             slots[at] = pairs
-            pair_operation[pairs], pair_operand[pairs] = condition_operation[c], condition_operand[c]
+            pair_operation[pairs], pair_operand[pairs] = condition_operation[c], k
             pairs += 1
         place = cursor[condition_step[c]]
         cursor[condition_step[c]] += 1

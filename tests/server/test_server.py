@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -177,10 +178,12 @@ def test_headers_keep_the_page_to_itself(client: TestClient) -> None:
     assert client.get("/api/health").headers["cache-control"] == "no-store"
 
 
-def test_the_page_names_no_other_host(client: TestClient) -> None:
+def test_the_page_loads_nothing_from_another_host(client: TestClient) -> None:
     page = client.get("/").text
-    files = [page, *(client.get(f"/{name}").text for name in ("app.js", "style.css"))]
-    for text in files:
+    loaded = [client.get(f"/{name}").text for name in re.findall(r'(?:src|href)="/?([\w.]+\.(?:js|css))"', page)]
+    loaded += [client.get(f"/{name}").text for name in re.findall(r'from "\./([\w.]+)"', "".join(loaded))]
+    assert len(loaded) > 5
+    for text in (re.sub(r'<a href="https://[^"]*"', "", page), *loaded):  # links load nothing until they are followed
         assert "http" not in text.replace("http://www.w3.org/", "")
     assert "<script>" not in page
     assert "style=" not in page
@@ -262,6 +265,15 @@ def test_the_lane_is_chosen_by_what_a_program_costs(weights: list[Path], end: st
     assert is_long(["v0 = 1", *["v0 += 1"] * 60])
     nested = ["v0 = 1", *("  " * depth + "while v0 > 3:" for depth in range(12)), "  " * 12 + "v0 -= 1"]
     assert is_long(nested)
+
+
+def test_many_fillings_of_masked_lines_wait_in_the_long_lane() -> None:
+    offer = Offer(["env-ipa-gnn-partial"])
+    one, two = ("v0 = 1\n" + "[MASK]\n" * masks for masks in (1, 2))
+    assert [_prepare(ProgramRequest(source=s, model=None), offer, Limits()).is_long for s in (one, two)] == [
+        False,
+        True,
+    ]
 
 
 def test_a_trace_is_not_followed_without_bounds(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,13 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipagnn.data import collate
+from ipagnn.data.shards import encode_shard
+from ipagnn.evaluation import evaluate
 from ipagnn.languages.arithmetic import Grammar, Lengths, Program, ProgramTable, Sampler, parse, target
 from ipagnn.languages.arithmetic._compiled.check import FINE, find_problem
 from ipagnn.languages.arithmetic.checks import InvalidProgramError
+from ipagnn.languages.arithmetic.holes import ceiling
 from ipagnn.languages.arithmetic.interpreter import ExecutionError
 from ipagnn.languages.arithmetic.program import Task
 from ipagnn.languages.arithmetic.reference import spells_program
-from ipagnn.languages.arithmetic.targets import UNDECIDED, targets
+from ipagnn.languages.arithmetic.table_run import run_tables
+from ipagnn.languages.arithmetic.tables import ValueTables, program_statements
+from ipagnn.languages.arithmetic.targets import UNDECIDED, final_values, targets, values_of
+from ipagnn.models import build_model
 
 V0 = [1, 1004, 1036, 4]  # v0 = 3
 UP = [1, 1001, 1036, 2]  # v0 += 1
@@ -86,6 +93,31 @@ def test_what_is_no_program_is_refused_everywhere(lines: list[list[int]], senten
 def test_tables_that_do_not_fit_together(table: ProgramTable, sentence: str) -> None:
     with pytest.raises(InvalidProgramError, match=re.escape(sentence)):
         collate(table)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        targets,
+        lambda table: final_values(table, Grammar()),
+        lambda table: values_of(table, 1000),
+        ceiling,
+        program_statements,
+        lambda table: run_tables(ValueTables.exact(), table),
+        encode_shard,
+        lambda table: evaluate(build_model("env-ipa-gnn", hidden=4), table),
+        lambda table: evaluate(build_model("ipa-gnn", hidden=4), table),
+    ],
+)
+@pytest.mark.parametrize(
+    "lines", [[ELSE] * 50, [V0, *([30_000 - k, *WHILE[1:]] for k in range(60))], [V0, *[[1, 1001, -30_000, 3]] * 60]]
+)
+def test_no_table_that_is_none_comes_to_compiled_code(
+    use: Callable[[ProgramTable], object], lines: list[list[int]]
+) -> None:
+    """Without the check these tables write outside of memory, which may end the process."""
+    with pytest.raises(InvalidProgramError, match="program 0, line"):
+        use(table_of(*lines))
 
 
 @pytest.mark.parametrize("tokens", [[[1, 1004, 1036, 65536 + 4]], [[1.0, 1004, 1036, 4]], [[1, 1004, 1036]], []])

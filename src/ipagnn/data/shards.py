@@ -215,6 +215,7 @@ def encode_shard(table: ProgramTable, condition_modulus: int | None = None, *, w
         condition_modulus: Writes the column `source` too, with this number after `%`; None leaves it out.
         wide: Store targets in 64 bits.
     """
+    table.check(extended=True)
     steps = build_graphs(table.line_offsets, table.line_tokens, False)[-1]
     columns = [
         pa.ListArray.from_arrays(

@@ -89,6 +89,7 @@ def evaluate(
         for table in [programs] if isinstance(programs, ProgramTable) else programs:
             if not len(table):
                 continue
+            table.check(extended=True)
             task = _task_of(table, done)
             if task not in model.tasks or (parts and task != parts[0].task):
                 allowed = parts[0].task if parts else " or ".join(model.tasks)

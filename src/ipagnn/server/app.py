@@ -186,8 +186,8 @@ def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> _Pre
     if len(program) > limits.lines:
         raise ValueError(f"The program has {len(program):,} lines; this server runs up to {limits.lines:,}.")
     is_long = len(program) > limits.long_lines
-    if model.runs_on is not None:
-        return _Prepared(model, program, is_long)
+    if model.runs_on is not None:  # once for each filling of the masked lines, of which two have hundreds
+        return _Prepared(model, program, is_long or len(program.masked_lines) > 1)
     follows = model.model.walks == "trace" and not program.is_partial
     grammar, most = model.grammar, limits.traced
     batch = collate(

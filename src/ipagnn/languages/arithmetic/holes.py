@@ -90,6 +90,7 @@ def ceiling(
     """
     if not len(table):
         raise ValueError("There are no programs to find the ceiling of; give at least one.")
+    table.check()
     statements = _statements(grammar)
     guess, fillings = np.empty((2, len(table)), np.int64)
     probability = np.empty(len(table), np.float64)

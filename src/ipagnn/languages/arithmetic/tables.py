@@ -246,8 +246,10 @@ def program_statements(table: ProgramTable) -> StatementArray:
     """The distinct statements of programs that a table is needed for: arithmetic ones and conditions.
 
     Raises:
-        ValueError: A statement has a variable or a number above 999 on its right, or a variable from v10 on.
+        ValueError: The table is not made of programs, or a statement has a variable or a number above 999 on its right,
+            or a variable from v10 on.
     """
+    table.check(extended=True)
     operations = table.line_tokens[:, 1].astype(np.int64)
     needed = np.isin(operations, [*_ARITHMETIC, *COMPARISON])
     statements = table.line_tokens[needed | (operations == ASSIGN)]

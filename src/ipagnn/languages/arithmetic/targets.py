@@ -65,12 +65,14 @@ def values_of(
     and however large the modulus. So the programs of one grammar can be evaluated modulo any number.
 
     Args:
-        table: Complete programs that a `Sampler` may have drawn; nobody checks, see `membership.outside_grammar`.
+        table: Complete programs that a `Sampler` may have drawn, see `membership.outside_grammar`; that they are
+            programs is checked, and no more.
         modulus: What the values are taken modulo, at most 10**18.
         condition_modulus: The number after `%` in conditions; divides `modulus`.
         threads: How many threads compute.
     """
     Grammar(modulus=modulus, condition_modulus=condition_modulus)  # checks both
+    table.check(task="full")
     values = np.empty(len(table), np.int64)
 
     def run(first: int) -> None:
@@ -126,13 +128,15 @@ def final_values(table: ProgramTable, grammar: Grammar, threads: int = 1) -> npt
     Any of the data variables, the first `grammar.variables`, may serve as target.
 
     Args:
-        table: Complete programs that a `Sampler` of the grammar may have drawn; nobody checks.
+        table: Complete programs that a `Sampler` of the grammar may have drawn; that they are programs is checked, and
+            no more.
         grammar: The language.
         threads: How many threads compute.
 
     Raises:
         StepLimitError: A program executes more than `MAX_STEPS` statements.
     """
+    table.check(task="full", extended=True)
     values = np.empty((len(table), MAX_VARIABLES), np.int64)
 
     def run(first: int) -> None:

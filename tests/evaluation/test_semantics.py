@@ -1,5 +1,6 @@
 """Semantics that a model has learned: counts, wrong facts, and how sure it is of them."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -63,7 +64,15 @@ def test_the_command_proves_automata_or_finds_where_they_are_wrong(run: Any, tmp
     assert "statements are equal to the true ones for numbers of any size" in last
     assert "are wrong, first" in last  # it was never trained
     assert len(read_automata(model)) == len(grammar_statements(grammar)) + len({*range(4), *range(2, 10)})
+    assert "differs first at" in result.out
     shown = run("semantics", tmp_path / "m.safetensors", "--automaton", "*= 1")
-    assert shown.out == f"{model.automaton('*= 1')}\n"
+    assert shown.out.startswith(f"{model.automaton('*= 1')}\n")
+    several = run("semantics", tmp_path / "m.safetensors", "--automaton", "all", "--plot", tmp_path / "all.png")
+    assert several.out.count("\nstate ") == len(grammar_statements(grammar))
+    assert (tmp_path / "all.png").stat().st_size > 1_000
+    told = json.loads(run("semantics", tmp_path / "m.safetensors", "--json").out)["automata"]
+    assert len(told["by_statement"]) == told["statements"]
+    refused = run("semantics", "env-ipa-gnn-full", "--plot", tmp_path / "no.png")
+    assert "env-ipa-gnn-full has no automata; choose a model whose values are digits" in refused.err
     drawn = run("semantics", tmp_path / "m.safetensors", "--automaton", "if % 10 < 4", "--dot")
     assert drawn.out.startswith('digraph "if v0 % 10 < 4" {')

@@ -203,5 +203,5 @@ def test_bad_input_is_refused_in_a_sentence() -> None:
         model(model.collate([parse("v0 = 1", 5)]), record=("likelihood",))
     with pytest.raises(ValueError, match="A program has 3 masked lines; this execution takes at most 2"):
         model(model.collate([parse("v0 = 1\n_\n_\n_", 5)]))
-    with pytest.raises(ValueError, match="values is 'numbers'; it must be one of classes"):
+    with pytest.raises(ValueError, match="values is 'numbers'; it must be one of auto, classes, digits"):
         EnvIPAGNN(values="numbers")

@@ -1,6 +1,8 @@
 """The command `semantics`: what a model has learned of the language, fact by fact."""
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -11,8 +13,10 @@ from ipagnn.cli.terminal import output
 
 if TYPE_CHECKING:
     from ipagnn.evaluation.semantics import Semantics
-    from ipagnn.models import ProgramModel
+    from ipagnn.languages.arithmetic import Grammar
+    from ipagnn.languages.arithmetic.automata import Proof
 
+_TABULATED: Final = 3  # digits of numbers whose facts are counted one by one
 _TITLES: Final = {
     "literal": "literals: v = k",
     "arithmetic": "arithmetic: statement × value",
@@ -25,8 +29,19 @@ def semantics(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="File, run folder, or name of a model in the package.")],
     show: Annotated[int, typer.Option(min=0, help="Wrong facts to show.")] = 20,
     automaton: Annotated[
-        str, typer.Option(metavar="STATEMENT", help='Only print the automaton of a statement, as in "*= 7" (digits).')
+        str,
+        typer.Option(
+            metavar="STATEMENT",
+            help='Only print the automaton of a statement, as in "*= 7", or of `all` statements but literals (digits).',
+        ),
     ] = "",
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also draw the automata of all statements but literals, or of that one: .svg, .pdf or .png (digits).",
+            show_default=False,
+        ),
+    ] = None,
     dot: Annotated[bool, typer.Option("--dot", help="Print that automaton as text for graphviz.")] = False,
     as_json: Annotated[
         bool,
@@ -43,54 +58,125 @@ def semantics(
     arithmetic statement makes of one value, or what one condition decides on one value. A model with no wrong fact
     executes every program of its grammar correctly, of any length.
 
-    Where values are digits, each statement is a finite automaton. It is compared with the true one: the last line says
-    for which statements they are equal, for numbers of any size. Those are run on random numbers of up to 1,000 digits.
+    Where values are digits, each statement is a finite automaton. It is compared with the true one: either they are
+    equal for numbers of any size, or there is a smallest number on which they differ. Of conditions is told where they
+    may stop to read, and with which decision. The last line is the claim; what is equal by it is run on random numbers
+    of up to 1,000 digits. Facts are then those of numbers of at most three digits.
 
     `ipagnn semantics env-ipa-gnn-full`
+
+    `ipagnn semantics env-ipa-gnn-any --plot automata.svg`
     """
-    from ipagnn.evaluation.semantics import read_semantics
+    from ipagnn.evaluation.semantics import read_automata, read_semantics
     from ipagnn.models import EnvIPAGNN, load_model
 
     loaded = load_model(model).eval()
+    digits = loaded if isinstance(loaded, EnvIPAGNN) and loaded.config.uses_digits else None
+    if digits is None and (automaton or plot):
+        raise ValueError(f"{model} has no automata; choose a model whose values are digits.")
+    proofs = read_automata(digits, "" if automaton == "all" else automaton) if digits else []
+    if plot is not None:
+        _draw(proofs, plot)
     if automaton:
-        if not isinstance(loaded, EnvIPAGNN):
-            raise ValueError(f"{model} has no automata; choose a model whose values are digits.")
-        chosen = loaded.automaton(automaton)
-        typer.echo(chosen.dot() if dot else str(chosen))
+        for proof in _without_literals(proofs):
+            typer.echo(proof.automaton.dot() if dot else f"{proof.automaton}\n{_verdict(proof)}\n")
         return
-    found = read_semantics(loaded)
-    automata = _automata(loaded)
+    grammar = loaded.config.grammar
+    large = digits is not None and grammar.modulus > 10**_TABULATED
+    has_facts = digits is None or not grammar.is_extended
+    found = read_semantics(loaded.with_digits(_TABULATED) if large else loaded) if has_facts else None
+    automata = _automata(proofs, grammar) if digits else {}
     if as_json:
-        typer.echo(json.dumps({"weights": model} | found.to_dict() | ({"automata": automata} if automata else {})))
+        facts = found.to_dict() if found else {}
+        typer.echo(json.dumps({"weights": model} | facts | ({"automata": automata} if automata else {})))
         return
-    _print(output(), model, found, show)
-    for line in automata.get("disagreements", []):
-        output().print(line, soft_wrap=True, markup=False)
+    console = output()
+    if found:
+        _print(console, model, found, show)
     if automata:
+        _print_proofs(console, proofs)
         checked = f"Run on {automata['runs']:,} random numbers of up to 1,000 digits: {automata['wrong_runs']:,} wrong."
-        output().print(checked, soft_wrap=True)
-        output().print(automata["claim"], soft_wrap=True, markup=False)
+        console.print(checked, soft_wrap=True)
+        console.print(automata["claim"], soft_wrap=True, markup=False)
 
 
-def _automata(model: "ProgramModel") -> dict[str, Any]:
-    """What comparing the automata of a model with the true ones shows; empty for a model without automata."""
-    from ipagnn.evaluation.semantics import count_wrong_runs, read_automata
+def _without_literals(proofs: "Sequence[Proof]") -> "list[Proof]":
+    """The statements that read a number; literals, which are many, only where there is nothing else."""
+    from ipagnn.languages.arithmetic.vocabulary import ASSIGN
+
+    return [proof for proof in proofs if proof.automaton.operation != ASSIGN] or list(proofs)
+
+
+def _draw(proofs: "Sequence[Proof]", plot: Path) -> None:
+    from ipagnn.reporting.figure_automata import automata_figure
+    from ipagnn.reporting.style import save
+
+    drawn = [proof for proof in _without_literals(proofs) if proof.automaton.operand is not None]
+    if not drawn:
+        raise ValueError("Automata that read pairs of digits are too wide to draw; print them with --automaton.")
+    save(automata_figure(drawn), plot)
+
+
+def _verdict(proof: "Proof") -> str:
+    """How an automaton compares with the true one."""
+    wrong = proof.disagreement
+    if wrong is None:
+        return "equal for numbers of any size"
+    return f"differs first at {wrong.number}: learned {wrong.learned}, true {wrong.true}"
+
+
+def _automata(proofs: "Sequence[Proof]", grammar: "Grammar") -> dict[str, Any]:
+    """What comparing the automata of a model with the true ones shows."""
+    from ipagnn.evaluation.semantics import count_wrong_runs
     from ipagnn.languages.arithmetic.automata import claim
-    from ipagnn.models import EnvIPAGNN
+    from ipagnn.languages.arithmetic.automata_text import reading
+    from ipagnn.languages.arithmetic.tables import statement_text
 
-    if not isinstance(model, EnvIPAGNN) or model.config.values != "digits":
-        return {}
-    proofs = read_automata(model)
-    wrong, runs = count_wrong_runs(proofs, model.config.grammar)
+    wrong, runs = count_wrong_runs(proofs, grammar)
     return {
         "statements": len(proofs),
         "equal": sum(proof.disagreement is None for proof in proofs),
         "most_states": max(len(proof.automaton) for proof in proofs),
         "disagreements": [str(proof.disagreement) for proof in proofs if proof.disagreement is not None],
+        "by_statement": [
+            {
+                "statement": statement_text(proof.automaton.operation, proof.automaton.operand, grammar),
+                "states": len(proof.automaton),
+                "smallest_wrong": None if proof.disagreement is None else proof.disagreement.number,
+                "reading": reading(proof.automaton),
+            }
+            for proof in proofs
+        ],
         "runs": runs,
         "wrong_runs": wrong,
         "claim": claim(proofs),
     }
+
+
+def _print_proofs(console: Console, proofs: "Sequence[Proof]") -> None:
+    """A line for all literals, and one for each other statement."""
+    from ipagnn.languages.arithmetic.automata_text import reading
+    from ipagnn.languages.arithmetic.tables import statement_text
+
+    others = _without_literals(proofs)
+    literals = [proof for proof in proofs if proof not in others]
+    table = Table(header_style="bold")
+    table.add_column("statement", no_wrap=True)
+    table.add_column("states", justify="right")
+    table.add_column("beside the true automaton")
+    if literals:
+        wrong = [proof for proof in literals if proof.disagreement is not None]
+        told = f"{len(wrong):,} wrong, first {wrong[0].disagreement}" if wrong else "equal for numbers of any size"
+        most = max(len(proof.automaton) for proof in literals)
+        table.add_row(f"v = k ({len(literals):,})", f"at most {most}", told, end_section=True)
+    for proof in others:
+        automaton = proof.automaton
+        text = statement_text(automaton.operation, automaton.operand)
+        reads = f"; {told}" if (told := reading(automaton)) else ""
+        table.add_row(
+            text, str(len(automaton)), f"{_verdict(proof)}{reads}", style="" if proof.disagreement is None else "red"
+        )
+    console.print(table)
 
 
 def _print(console: Console, name: str, found: "Semantics", show: int) -> None:

@@ -98,16 +98,19 @@ def read_semantics(model: ProgramModel) -> Semantics:
     return Semantics(model.name, tables, fact_counts(grammar), differences(tables), least)
 
 
-def read_automata(model: EnvIPAGNN) -> list[Proof]:
-    """The automata of all literals and statements of a model's grammar, each compared with the true one.
+def read_automata(model: EnvIPAGNN, statement: str = "") -> list[Proof]:
+    """The automata of literals and statements of a model's grammar, each compared with the true one.
 
     Args:
         model: A model whose values are digits.
+        statement: Of this one alone, as in `*= 7`; empty for all.
 
     Raises:
         ValueError: Its values are no digits.
     """
     grammar = model.config.grammar
+    if statement:
+        return prove([model.automaton(statement)], grammar)
     return prove(model.automata(grammar_automata(grammar)), grammar)
 
 

@@ -37,6 +37,8 @@ from ipagnn.ops.pointer.rows import RowValues, plan_rows, record_rows
 
 LEAST_LIKELIHOOD: Final = 1e-36
 """Likelihoods below this count as this. Much more would take the gradient from programs that are confidently wrong."""
+MOST_AS_CLASSES: Final = 1_000
+"""Largest modulus that is represented by classes where digits could be: the paper's, for which they train faster."""
 MOST_MASKS: Final = 2
 """Masked lines that a program may have: the model runs it once for each filling of them."""
 
@@ -73,11 +75,10 @@ class EnvIPAGNN(ProgramModel):
 
         hidden: int = option(256, "Width of the network that says what statements do.", least=1)
         width: int = option(128, "Width of the embedding of values.", least=1)
-        values: Literal["classes", "digits"] = option(
-            "classes",
+        values: Literal["auto", "classes", "digits"] = option(
+            "auto",
             "How values are represented: `classes`, one belief over all values; `digits`, one over each decimal digit, "
-            "for moduli that are powers of ten.",
-            phrase="values as {}",
+            f"for moduli that are powers of ten; `auto`, `digits` for such moduli above {MOST_AS_CLASSES:,}.",
         )
         states: int = option(32, "Latent states of a statement. For values as digits.", least=2)
         noise: float = option(
@@ -91,6 +92,20 @@ class EnvIPAGNN(ProgramModel):
             "Numbers of digits that are worked with in training, one of them drawn for each batch. For values as "
             "digits.",
         )
+        target_digits: int = option(
+            MAX_DIGITS,
+            "Digits of a target that training scores, the lowest ones. For values as digits.",
+            least=1,
+            most=MAX_DIGITS,
+        )
+
+        @property
+        def uses_digits(self) -> bool:
+            """Whether values are digits."""
+            modulus = self.grammar.modulus
+            return self.values == "digits" or (
+                self.values == "auto" and modulus > MOST_AS_CLASSES and places_of(modulus) > 0
+            )
 
         @property
         def trained_widths(self) -> tuple[int, ...]:
@@ -115,9 +130,15 @@ class EnvIPAGNN(ProgramModel):
         """See `ProgramModel.build`."""
         config = self.config
         self.values: Values
-        if config.values == "digits":
+        if config.uses_digits:
             self.values = Digits(
-                config.grammar.modulus, config.hidden, config.width, config.states, config.trained_widths, generator
+                config.grammar.modulus,
+                config.hidden,
+                config.width,
+                config.states,
+                config.trained_widths,
+                generator,
+                config.target_digits,
             )
         else:
             check_classes(config.grammar)
@@ -192,7 +213,7 @@ class EnvIPAGNN(ProgramModel):
             return super().with_digits(digits)
         if not 1 <= digits <= MAX_DIGITS:
             raise ValueError(f"digits is {digits}; variables have 1 to {MAX_DIGITS} digits.")
-        return self.with_config(grammar=replace(self.config.grammar, modulus=10**digits))
+        return self.with_config(values="digits", grammar=replace(self.config.grammar, modulus=10**digits))
 
     def automaton(self, statement: str) -> Automaton:
         """What a statement does to the digits of its variable, with as few states as can be. Exact, for any number.

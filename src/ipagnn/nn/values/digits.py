@@ -57,6 +57,7 @@ class Digits(Values):
         states: Number of latent states.
         widths: Numbers of digits that are worked with in training, one of them drawn for each batch.
         generator: Draws the weights.
+        target_digits: Digits of a target that training scores, the lowest ones.
 
     Attributes:
         noise: Deviation of the noise on states, in training; 0 for none.
@@ -72,6 +73,7 @@ class Digits(Values):
         states: int,
         widths: tuple[int, ...],
         generator: torch.Generator,
+        target_digits: int = MAX_DIGITS,
     ) -> None:
         super().__init__()
         places = places_of(modulus)
@@ -86,6 +88,7 @@ class Digits(Values):
         self.places = places
         self.states = states
         self.widths = widths
+        self.target_digits = target_digits
         self.noise = 0.0
         self._read: list[Tensor] = []
         self._working = places
@@ -192,8 +195,8 @@ class Digits(Values):
         return (digit * self._powers(belief.shape[1], digit)).sum(dim=1), probability.prod(dim=1)
 
     def likelihood(self, belief: Tensor, target: Tensor) -> Tensor:
-        """See `Values.likelihood`. In training, of the digits that are worked with."""
-        places = min(self.places, belief.shape[1])
+        """See `Values.likelihood`. In training, of the digits that are worked with, and at most `target_digits`."""
+        places = min(self.places, belief.shape[1], self.target_digits if self.training else self.places)
         digits = target[:, None] // self._powers(places, target) % DIGITS
         return belief[:, :places].gather(2, digits[:, :, None]).squeeze(2).prod(dim=1)
 

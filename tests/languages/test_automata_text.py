@@ -1,0 +1,22 @@
+"""Conditions in words: where reading may stop, and with which decision."""
+
+import numpy as np
+
+from ipagnn.languages.arithmetic.automata import Automaton, true_automaton
+from ipagnn.languages.arithmetic.automata_text import reading
+from ipagnn.languages.arithmetic.vocabulary import ADD, OPERATION_ID
+
+
+def test_reading() -> None:
+    assert reading(true_automaton(ADD, 3)) == ""
+    assert reading(true_automaton(OPERATION_ID["if < %"], 4)) == (
+        "stops at the first digit: 0-3 holds, 4-9 does not hold"
+    )
+    assert reading(true_automaton(OPERATION_ID["while >"], 0).minimal()) == (
+        "state 0: 0 reads on in state 0 (does not hold if the number ends), "
+        "1-9 reads on in state 1 (holds if the number ends); "
+        "state 1: 0-9 reads on in state 1 (holds if the number ends)"
+    )
+    gives = np.array([[0, 1, 1, 0, 1, 1, 1, 0, 0, 1]], np.int32)
+    odd = Automaton(OPERATION_ID["while >"], 0, gives, np.zeros_like(gives), np.ones(gives.shape, np.bool_))
+    assert reading(odd) == "stops at the first digit: 0 and 3 and 7-8 does not hold, 1-2 and 4-6 and 9 holds"

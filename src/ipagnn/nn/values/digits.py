@@ -1,7 +1,7 @@
 """Values as decimal digits: a belief for each digit, and statements that are transducers over digits."""
 
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import numpy.typing as npt
 import torch
@@ -218,7 +218,8 @@ class Digits(Values):
 
         def cell(state: int, beside: Tensor, lowest: Tensor) -> tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]:
             c = one_hot(torch.full_like(pairs, state), self.states).to(read.dtype)
-            h = self._cell(None if operation == ASSIGN else read, beside, c, self._gates(operations, lowest))
+            seen = None if operation == ASSIGN else read[:, None]
+            h = self._cell(self._read_digits(operations, lowest, beside[:, None], seen), 0, c)
             follow = torch.addmm(self.follow_bias, h, self.follow).argmax(dim=1).numpy(force=True)
             if operation not in COMPARISON:
                 gives = torch.addmm(self.write_bias, h, self.write).argmax(dim=1)
@@ -247,12 +248,12 @@ class Digits(Values):
     def _hidden(self, operation: Tensor, operand: Tensor, view: Tensor | None) -> Iterator[Tensor]:
         """All h_i, place by place. [row, hidden] each"""
         digits = operand if operand.is_floating_point() else self._digits(operand)
-        gates = self._gates(operation, digits[:, 0])
         if view is not None and operand.is_floating_point():
             view = view * (operation != _ASSIGN)[:, None, None]  # `v = w` does not depend on what v was
+        reading = self._read_digits(operation, digits[:, 0], digits, view)
         state = one_hot(operation.new_zeros(len(digits)), self.states).to(self.embedding.dtype)
         for place in range(self._working):
-            h = self._cell(None if view is None else view[:, place], digits[:, place], state, gates)
+            h = self._cell(reading, place, state)
             yield h
             if place < self._working - 1:
                 logits = self._disturbed(torch.addmm(self.follow_bias, h, self.follow), 1.0)
@@ -261,22 +262,33 @@ class Digits(Values):
                 else:
                     state = one_hot(logits.argmax(dim=1), self.states).to(logits.dtype)
 
-    def _gates(self, operation: Tensor, lowest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What of the equation is the same at all places: two gates, and an offset. [row, hidden] each"""
-        return (
-            1 + self.gate_operation[operation] + _look_up(self.embedding @ self.gate_operand, lowest),
-            1 + self.state_gate_operation[operation] + _look_up(self.embedding @ self.state_gate_operand, lowest),
-            self.offset_operation[operation] + _look_up(self.embedding @ self.offset_operand, lowest),
-        )
+    def _read_digits(self, operation: Tensor, lowest: Tensor, digits: Tensor, view: Tensor | None) -> "_Reading":
+        """What of the equation does not depend on states, for all places at once.
 
-    def _cell(self, read: Tensor | None, digit: Tensor, state: Tensor, gates: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        Args:
+            operation: Of each row. [row]
+            lowest: Lowest digit of the operand, or a belief in it. [row], or [row, digit]
+            digits: All its digits. [row, place], or [row, place, digit]
+            view: The digits of the variable; None if they are not read. [row, place, digit]
+        """
+        offset = self.offset_operation[operation] + _look_up(self.embedding @ self.offset_operand, lowest)
+        state_gate = 1 + self.state_gate_operation[operation]
+        state_gate = state_gate + _look_up(self.embedding @ self.state_gate_operand, lowest)
+        beside = digits.transpose(0, 1)
+        offsets = (offset + _look_up(self.embedding @ self.offset_digit, beside)).unbind()
+        states = self.state_embedding @ self.read_state
+        if view is None:
+            return _Reading(states, state_gate, offsets, (), ())
+        gate = 1 + self.gate_operation[operation] + _look_up(self.embedding @ self.gate_operand, lowest)
+        gates = (gate + _look_up(self.embedding @ self.gate_digit, beside)).unbind()
+        seen = (view.transpose(0, 1) @ (self.embedding @ self.read)).unbind()
+        return _Reading(states, state_gate, offsets, gates, seen)
+
+    def _cell(self, reading: "_Reading", place: int, state: Tensor) -> Tensor:
         """What follows from one place: h; without digits to read, that of E d = 0. [row, hidden]"""
-        gate, state_gate, offset = gates
-        h = offset + _look_up(self.embedding @ self.offset_digit, digit)
-        h = torch.addcmul(h, state @ (self.state_embedding @ self.read_state), state_gate)
-        if read is not None:
-            gate = gate + _look_up(self.embedding @ self.gate_digit, digit)
-            h = torch.addcmul(h, read @ (self.embedding @ self.read), gate)
+        h = torch.addcmul(reading.offsets[place], state @ reading.states, reading.state_gate)
+        if reading.seen:
+            h = torch.addcmul(h, reading.seen[place], reading.gates[place])
         h = gelu(h)
         for layer, bias in zip(self.layers, self.layer_biases, strict=True):
             h = h + gelu(torch.addmm(bias, h, layer))
@@ -296,6 +308,22 @@ class Digits(Values):
     def _powers(self, places: int, like: Tensor) -> Tensor:
         """Powers of ten: the weight of each place. [place]"""
         return torch.tensor([DIGITS**place for place in range(places)], dtype=torch.int64, device=like.device)
+
+
+class _Reading(NamedTuple):
+    """What a transducer reads, worked out for all places.
+
+    Attributes:
+        states: What each state adds. [state, hidden]
+        state_gate: Its gate. [row, hidden]
+        offsets, gates, seen: Of each place: what is added, and what the digit adds with its gate. [row, hidden] each
+    """
+
+    states: Tensor
+    state_gate: Tensor
+    offsets: tuple[Tensor, ...]
+    gates: tuple[Tensor, ...]
+    seen: tuple[Tensor, ...]
 
 
 def _look_up(table: Tensor, digit: Tensor) -> Tensor:

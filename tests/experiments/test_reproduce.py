@@ -108,6 +108,7 @@ def test_every_packaged_weight_file_has_a_chain_of_records() -> None:
         for before, record in pairwise([None, *chain["runs"]]):
             assert origin(record) == before, f"{record} started from something else"
             read_run(ROOT / "records" / record)
+            assert RunFolder(ROOT / "records" / record).result() is not None
         assert Path(ROOT / chain.get("then", "experiments/reproduce.py")).is_file()
 
 

@@ -125,16 +125,10 @@ def test_sequences_lead_to_the_packed_answer(make: Make, mixed: ProgramTable, na
 
 KERNELS = """
 import json, sys, torch
-from ipagnn import ops
 from ipagnn.models import build_model
 from ipagnn.languages.arithmetic import Lengths, Sampler
 from ipagnn.ops.pointer.streaming import backend
-from ipagnn.ops.pointer.streaming.launcher import run_streaming
 backend.missing = lambda weight: None  # on a CPU, in the interpreter
-ops.BACKENDS = tuple(
-    ops.Backend(x.name, x.refuses, lambda call: run_streaming(call, "fp32")) if x.name == "streaming" else x
-    for x in ops.BACKENDS
-)
 name, options = sys.argv[1], json.loads(sys.argv[2])
 model = build_model(name, hidden=8, **options, seed=3).eval()
 for key, parameter in model.named_parameters():

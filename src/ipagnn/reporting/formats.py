@@ -38,11 +38,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def energy(joules: float) -> str:
-    """An energy in kilojoules."""
-    return f"{joules / 1000:,.1f} kJ"
-
-
 def digits(value: float) -> str:
     """A number as it is."""
     return str(value)
@@ -54,6 +49,6 @@ def plain(value: object) -> str:
 
 
 FORMATS: Final[dict[str, Format]] = {
-    form.__name__: form for form in (percent, points, whole, three, programs, duration, energy, digits, plain)
+    form.__name__: form for form in (percent, points, whole, three, programs, duration, digits, plain)
 }
 """Formats by name."""

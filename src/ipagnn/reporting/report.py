@@ -130,7 +130,6 @@ def _run(run: RunRecord) -> Document:
             "steps": run.result.get("step"),
             "seconds": seconds,
             "examples_per_second": examples / seconds if examples and seconds else None,
-            "joules": run.result.get("joules"),
         },
         "validation": run.result.get("accuracy"),
         "selects": run.selects,

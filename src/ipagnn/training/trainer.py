@@ -15,7 +15,6 @@ from ipagnn.training.config import TrainConfig
 from ipagnn.training.memory import bounded_memory
 from ipagnn.training.processes import Processes, arithmetic, join_processes
 from ipagnn.training.runs.checkpoint import Checkpoint, Position
-from ipagnn.training.runs.energy import energy_meter
 from ipagnn.training.runs.events import Events
 from ipagnn.training.runs.files import RunError, claimed
 from ipagnn.training.runs.folder import MetricsFile, Result, RunFolder
@@ -137,8 +136,6 @@ class _Loop:
             best_loss=best.best_loss,
         )
         self._begun = time.monotonic() - self._position.seconds
-        self._meter = energy_meter(processes.device) if processes.world == 1 else None
-        self._joules = self._position.joules  # before this start
         self._saved_at, self._saved_step = time.monotonic(), self._position.step if checkpoint else -1
         model = build_model(config.trained_model, config.seed) if checkpoint else first_model(config)
         self._model = model
@@ -257,7 +254,7 @@ class _Loop:
             counted=before.counted + metrics.programs,
             correct=before.correct + metrics.correct,
             skipped=before.skipped + metrics.skipped,
-            **self._cost(),
+            seconds=self._seconds,
         )
         whole = now.step % config.run.log_every == 0  # an interval that was not cut short
         reached = whole and stage is not None and 0 < stage.until * now.counted <= now.correct
@@ -339,7 +336,7 @@ class _Loop:
                 "loss": score.loss,
                 "accuracy": score.accuracy,
                 "count": score.count,
-                "seconds": round(time.monotonic() - self._begun, 3),
+                "seconds": round(self._seconds, 3),
             }
         )
         best, loss = self._position.best_accuracy, self._position.best_loss
@@ -361,14 +358,14 @@ class _Loop:
         """Write the checkpoint that the run goes on from."""
         if not self._processes.writes or self._saved_step == self._position.step:
             return
-        position = replace(self._position, metrics_bytes=self._metrics.flush(), **self._cost())
+        position = replace(self._position, metrics_bytes=self._metrics.flush(), seconds=self._seconds)
         Checkpoint(self._config, position, self._step.weights(), self._step.state_dict()).write(self._folder.last)
         self._saved_at, self._saved_step = time.monotonic(), position.step
 
-    def _cost(self) -> dict[str, Any]:
-        """Time and energy so far, over all starts."""
-        seconds, before, meter = time.monotonic() - self._begun, self._joules, self._meter
-        return {"seconds": seconds, "joules": None if meter is None or before is None else round(before + meter(), 1)}
+    @property
+    def _seconds(self) -> float:
+        """Time so far, over all starts."""
+        return time.monotonic() - self._begun
 
     def _failure(self, step: int) -> RunError:
         good = f"{self._folder.last}, after step {self._saved_step}" if self._saved_step >= 0 else "none yet"
@@ -398,7 +395,6 @@ class _Loop:
             position.skipped,
             round(position.seconds, 3),
             now(),
-            position.joules,
         )
 
 

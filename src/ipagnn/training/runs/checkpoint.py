@@ -42,7 +42,6 @@ class Position:
         best_accuracy: Its accuracy.
         best_loss: Its loss, which decides between equal accuracies; None where it was not kept.
         skipped: Steps whose gradient was not applied.
-        joules: Energy that the GPU used in training, over all starts; None if one of them could not measure it.
     """
 
     step: int = 0
@@ -59,7 +58,6 @@ class Position:
     best_accuracy: float = -1.0
     best_loss: float | None = None
     skipped: int = 0
-    joules: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,8 @@ class Checkpoint:
 
 
 def _position(values: Mapping[str, Any], config: TrainConfig) -> Position:
-    """A position as it was written; one of version 0.1.0 has steps alone, and no stages."""
+    """A position as it was written; one of version 0.1.0 has steps alone, and no stages, one of 0.2.0 energy."""
+    values = {name: value for name, value in values.items() if name != "joules"}
     if "examples" not in values:
         step = typed(int, values.get("step"), "position.step")
         looked = step - step % config.run.log_every

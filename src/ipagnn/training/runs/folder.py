@@ -46,7 +46,6 @@ class Result:
         skipped: Steps whose gradient was not applied.
         seconds: Time spent in training, over all starts.
         ended: When, in UTC.
-        joules: Energy that the one GPU used meanwhile; None where it could not be measured at every start.
     """
 
     state: Literal["finished", "stopped"]
@@ -57,7 +56,6 @@ class Result:
     skipped: int
     seconds: float
     ended: str
-    joules: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ class RunFolder:
             RunError: The file is damaged.
         """
         path = self.path / RESULT
-        return read_file(path, lambda text: typed_fields(Result, parse_json(text), "it")) if path.is_file() else None
+        return read_file(path, _read_result) if path.is_file() else None
 
     @property
     def has_finished(self) -> bool:
@@ -332,6 +330,12 @@ def read_file(path: Path, read: Callable[[str], T]) -> T:
         raise
     except (ValueError, OSError) as error:
         raise RunError(f"{path} cannot be read: {str(error).rstrip('.')}.") from error
+
+
+def _read_result(text: str) -> Result:
+    values: dict[str, Any] = typed(dict, parse_json(text), "it")
+    values.pop("joules", None)  # of version 0.2.0, which measured energy
+    return typed_fields(Result, values, "it")
 
 
 def _json(values: dict[str, Any]) -> bytes:

@@ -1,32 +1,27 @@
 """Inference with an instruction pointer, or over sequences, on a CUDA GPU: buffers, launches and CUDA graphs.
 
-A graph holds a few steps and is replayed until all programs have ended; `static_triton` says how one graph can serve
+A graph holds a few steps and is replayed until all programs have ended; `kernels.py` says how one graph can serve
 any step. There are no unrolled rows, so that memory depends on the number of nodes alone.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import triton
 
 from ipagnn.ops.call import PointerCall, PointerResult, StatementLSTM
 from ipagnn.ops.pointer.equations import EPSILON, divide
-from ipagnn.ops.pointer.streaming import kernels as kernels
+from ipagnn.ops.pointer.streaming import kernels
 from ipagnn.ops.pointer.streaming.plan import plan_pointer, plan_sequences
 from ipagnn.ops.pointer.triton.buffers import Weights, pad
 
-Precision = Literal["fp32", "tf32x3", "tf32", "bf16"]
-"""Of the matrix products: float32; as three products of tensor cores, which keep almost all of it; as one; bfloat16."""
-_INPUT_PRECISION = {"fp32": "ieee", "tf32x3": "tf32x3", "tf32": "tf32", "bf16": "tf32"}
-
+PRECISION = "tf32x3"
+"""Of products of float32: as three products of tensor cores, which keep almost all of it."""
 STEPS = 16
 """Steps of a graph."""
 NARROW = 1024
 """Rows up to which the small tiles are used."""
-PLANES = 20
-"""h and c of both layers, before token 0 and after each of the four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +35,8 @@ class Tiles:
     stages: int
 
 
-WIDE_TILES = {
-    "fp32": Tiles(64, 32, 32, 4, 3),
-    "tf32x3": Tiles(128, 32, 32, 8, 3),
-    "tf32": Tiles(128, 32, 32, 8, 3),
-    "bf16": Tiles(128, 32, 32, 8, 4),
-}
+WIDE_TILES = Tiles(128, 32, 32, 8, 3)
 NARROW_TILES = Tiles(16, 16, 32, 2, 4)
-
-
-def bytes_a_row(hidden: int) -> int:
-    """Memory that a row takes at most: of a pointer's execution every node, of sequences every program."""
-    return 4 * PLANES * pad(hidden) + 64
 
 
 class _Waves:
@@ -61,19 +46,12 @@ class _Waves:
         lstm: Whose weights they use.
         rows: Most rows of a step.
         steps: Most steps.
-        precision: Of the products.
         in_place: Rows go on where they ended, as sequences do.
     """
 
-    def __init__(self, lstm: StatementLSTM, rows: int, steps: int, precision: Precision, in_place: bool) -> None:
-        device, dtype = lstm.embedding.device, torch.bfloat16 if precision == "bf16" else torch.float32
-        self.hidden, self.rows, self.steps, self.precision, self.in_place = (
-            lstm.hidden,
-            rows,
-            steps,
-            precision,
-            in_place,
-        )
+    def __init__(self, lstm: StatementLSTM, rows: int, steps: int, in_place: bool) -> None:
+        device = lstm.embedding.device
+        self.hidden, self.rows, self.steps, self.in_place = lstm.hidden, rows, steps, in_place
         loaded = Weights(lstm.hidden, torch.float32, device)
         if lstm.branch_weight is None or lstm.branch_bias is None:
             decide = [lstm.embedding.new_zeros(4 * lstm.hidden, 2), lstm.embedding.new_zeros(2)]
@@ -81,9 +59,9 @@ class _Waves:
             decide = [lstm.branch_weight, lstm.branch_bias]
         loaded.load(lstm.table(), lstm.hidden_1, lstm.input_2, lstm.hidden_2, lstm.bias_2, *decide)
         self.table, self.branch_weight, self.branch_bias = loaded.table, loaded.branch_weight, loaded.branch_bias
-        self.weights = loaded.weights.permute(0, 2, 3, 1).to(dtype).contiguous()
+        self.weights = loaded.weights.permute(0, 2, 3, 1).contiguous()
         self.padded = loaded.padded
-        self.h = torch.empty(2, 5, rows, self.padded, dtype=dtype, device=device)
+        self.h = torch.empty(2, 5, rows, self.padded, device=device)
         self.c = torch.empty(2, 5, rows, self.padded, device=device)
         # Steps beyond the last are looked at, but have no rows.
         self.clock, self.starts, self.counts = (
@@ -95,14 +73,14 @@ class _Waves:
 
     def launch(self, step: int, narrow: bool) -> None:
         """Execute a statement on all rows of step `clock + step`."""
-        tiles = NARROW_TILES if narrow else WIDE_TILES[self.precision]
+        tiles = NARROW_TILES if narrow else WIDE_TILES
         most = (
             2 * (self.padded // tiles.units) * triton.cdiv(min(self.rows, NARROW) if narrow else self.rows, tiles.rows)
         )
         for number in range(5):
             kernels.wave[(min(4 * self.processors, most),)](
                 self.clock, step, self.starts, self.counts, self.tokens, self.table, self.weights, self.h, self.c,
-                self.rows, WAVE=number, IN_PLACE=self.in_place, PRECISION=_INPUT_PRECISION[self.precision],
+                self.rows, WAVE=number, IN_PLACE=self.in_place, PRECISION=PRECISION,
                 P=self.padded, M=tiles.rows, N=tiles.units, K=tiles.inner,
                 num_warps=tiles.warps, num_stages=tiles.stages,
             )  # fmt: skip
@@ -143,15 +121,10 @@ class _Waves:
 
 
 @torch.no_grad()
-def run_streaming(call: PointerCall, precision: Precision = "tf32x3") -> PointerResult:
-    """Walk a pointer, or read sequences where nothing is decided.
-
-    Args:
-        call: With the weights of a statement LSTM.
-        precision: Of the matrix products.
-    """
+def run_streaming(call: PointerCall) -> PointerResult:
+    """Walk a pointer, or read sequences where nothing is decided; the call has the weights of a statement LSTM."""
     if call.decide is None:
-        return _read_sequences(call, precision)
+        return _read_sequences(call)
     plan, lstm = call.graphs.plan(plan_pointer), call.lstm
     assert lstm is not None
     programs, tokens = len(call.graphs), lstm.tokens[plan.origin]
@@ -162,7 +135,7 @@ def run_streaming(call: PointerCall, precision: Precision = "tf32x3") -> Pointer
     pointer = torch.zeros(plan.steps + 1 if trace else 0, nodes, device=device)
     branch = torch.full((plan.steps if trace else 0, nodes), torch.nan, device=device)
     if len(starts):
-        waves = _Waves(lstm, nodes, plan.steps, precision, in_place=False)
+        waves = _Waves(lstm, nodes, plan.steps, in_place=False)
         place = torch.full((2, nodes), -1, dtype=torch.int32, device=device)
         mass = torch.ones(2, nodes, device=device)
         place[0, starts] = torch.arange(len(starts), dtype=torch.int32, device=device)
@@ -198,11 +171,11 @@ def run_streaming(call: PointerCall, precision: Precision = "tf32x3") -> Pointer
     return PointerResult(states, {name: found[name] for name in call.record & found.keys()})
 
 
-def _read_sequences(call: PointerCall, precision: Precision) -> PointerResult:
+def _read_sequences(call: PointerCall) -> PointerResult:
     """The state of each program after its last statement, from zero."""
     plan, lstm = call.graphs.plan(plan_sequences), call.lstm
     assert lstm is not None
-    waves = _Waves(lstm, len(plan.rank), len(plan.counts), precision, in_place=True)
+    waves = _Waves(lstm, len(plan.rank), len(plan.counts), in_place=True)
     waves.starts[: len(plan.starts)] = plan.starts
     waves.counts[: len(plan.counts)] = plan.counts
     waves.tokens = lstm.tokens[plan.node]

@@ -1,7 +1,6 @@
 """Running programs over automata of their statements, on numbers of as many digits as one likes up to 18."""
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ipagnn.languages.arithmetic._compiled.automata import run_all
-from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH
 from ipagnn.languages.arithmetic._compiled.tables import ENDS
 from ipagnn.languages.arithmetic.automata import DIGITS, Automaton, Statement
 from ipagnn.languages.arithmetic.cfg import control_flow_graph
+from ipagnn.languages.arithmetic.chunks import Chunk, run_chunks
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
 from ipagnn.languages.arithmetic.statements import COMPARISON
 from ipagnn.languages.arithmetic.table_run import TableStep
@@ -135,34 +134,15 @@ def run_automata(
         np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int8), np.empty(count, np.int32)
     )
 
-    def run(begin: int) -> None:
-        end = min(begin + _CHUNK, count)
-        longest = int(programs.lengths[begin:end].max())
+    def run(chunk: Chunk) -> None:
+        here = slice(chunk.first, chunk.last)
         run_all(
-            programs.line_offsets[begin : end + 1],
-            programs.line_tokens,
-            first,
-            pairs,
-            operand,
-            decides,
-            gives,
-            goes,
-            stops,
-            variable,
-            max_steps,
-            np.empty((3, longest + 1), np.int32),
-            np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
-            np.empty((MAX_VARIABLES, places), np.int64),
-            np.empty((MAX_VARIABLES, places), np.int64),
-            found.value[begin:end],
-            found.steps[begin:end],
-            found.status[begin:end],
-            found.stopped[begin:end],
-        )
+            *chunk.lines, first, pairs, operand, decides, gives, goes, stops, variable, max_steps, *chunk.graph,
+            np.empty((MAX_VARIABLES, places), np.int64), np.empty((MAX_VARIABLES, places), np.int64),
+            found.value[here], found.steps[here], found.status[here], found.stopped[here],
+        )  # fmt: skip
 
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(run, range(0, count, _CHUNK)):
-            pass
+    run_chunks(run, programs, _CHUNK, threads)
     return found
 
 

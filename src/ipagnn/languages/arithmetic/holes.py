@@ -10,7 +10,6 @@ Fillings of one and two masked lines are all tried. Of more, which are too many,
 
 import random
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -19,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ipagnn.languages.arithmetic._compiled.execute import new_memory
-from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH
 from ipagnn.languages.arithmetic._compiled.holes import best_guesses
+from ipagnn.languages.arithmetic.chunks import Chunk, run_chunks
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
@@ -95,37 +94,23 @@ def ceiling(
     guess, fillings = np.empty((2, len(table)), np.int64)
     probability = np.empty(len(table), np.float64)
 
-    def fill(first: int) -> None:
-        last = min(first + _CHUNK, len(table))
-        longest = int(table.lengths[first:last].max())
+    operations, operands = statements[:, 1].copy(), statements[:, 3].copy()
+
+    def fill(chunk: Chunk) -> None:
+        here = slice(chunk.first, chunk.last)
         failed = best_guesses(
-            table.line_offsets[first : last + 1],
-            table.line_tokens,
-            statements[:, 1].copy(),
-            statements[:, 3].copy(),
-            samples,
-            np.uint64(seed),
-            np.uint64(first),
-            grammar.modulus,
-            grammar.condition_modulus,
-            grammar.block_limit,
-            np.empty((longest, 4), np.int16),
-            np.empty((3, longest + 1), np.int32),
-            np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
-            new_memory(longest, grammar.condition_modulus),
-            guess[first:last],
-            probability[first:last],
-            fillings[first:last],
-        )
+            *chunk.lines, operations, operands, samples, np.uint64(seed), np.uint64(chunk.first),
+            grammar.modulus, grammar.condition_modulus, grammar.block_limit,
+            np.empty((chunk.longest, 4), np.int16), *chunk.graph, new_memory(chunk.longest, grammar.condition_modulus),
+            guess[here], probability[here], fillings[here],
+        )  # fmt: skip
         if failed >= 0:
             raise ValueError(
-                f"Program {first + failed} of the table has 0 masked lines; the ceiling is that of the partial task, "
-                "whose programs have one or more."
+                f"Program {chunk.first + failed} of the table has 0 masked lines; the ceiling is that of the partial "
+                "task, whose programs have one or more."
             )
 
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(fill, range(0, len(table), _CHUNK)):
-            pass
+    run_chunks(fill, table, _CHUNK, threads)
     stderr = np.sqrt(probability * (1 - probability) / np.maximum(fillings, 1)) * (fillings > 0)
     return Ceiling(table.lengths, guess, probability, stderr, guess == table.target)
 

@@ -216,22 +216,9 @@ class Sampler:
 
 @njit(cache=True, nogil=True)
 def _fill_chunk(  # type: ignore[no-untyped-def]
-    seed,
-    start,
-    lengths,
-    totals,
-    rules,
-    masks,
-    withheld,
-    trace_limit,
-    offsets,
-    tokens,
-    target,
-    scratch,
-    graph,
-    graph_scratch,
-    memory,
-):
+    seed, start, lengths, totals, rules, masks, withheld, trace_limit, offsets, tokens, target, scratch, graph,
+    graph_scratch, memory,
+):  # fmt: skip
     """Draw, run and mask the programs of one chunk; returns which one could not be drawn, or -1."""
     node_lines, true, false = graph[0], graph[1], graph[2]
     masked, hidden = scratch.arithmetic_lines[:masks], scratch.hidden[:masks]
@@ -273,24 +260,9 @@ def _fill_chunk(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _fill_extended(  # type: ignore[no-untyped-def]
-    seed,
-    start,
-    lengths,
-    totals,
-    rules,
-    masks,
-    withheld,
-    trace_limit,
-    offsets,
-    tokens,
-    target,
-    scratch,
-    graph,
-    graph_scratch,
-    extension,
-    reduced,
-    values,
-):
+    seed, start, lengths, totals, rules, masks, withheld, trace_limit, offsets, tokens, target, scratch, graph,
+    graph_scratch, extension, reduced, values,
+):  # fmt: skip
     """The same for grammars past the paper's language, whose programs are walked to their ends."""
     node_lines, true, false = graph[0], graph[1], graph[2]
     masked, hidden = scratch.arithmetic_lines[:masks], scratch.hidden[:masks]

@@ -253,22 +253,9 @@ def _run(
     lengths, probability_logs = np.empty(shape, np.int64), np.empty(shape, np.float64)
     depths = np.empty(len(programs), np.int32)
     compiled.run_all(
-        programs.line_offsets,
-        programs.line_tokens,
-        rows,
-        tables.literals,
-        logs[1],
-        tables.outcomes,
-        logs[0],
-        fillings,
-        max_steps,
-        values,
-        statuses,
-        lines,
-        lengths,
-        probability_logs,
-        depths,
-    )
+        programs.line_offsets, programs.line_tokens, rows, tables.literals, logs[1], tables.outcomes, logs[0],
+        fillings, max_steps, values, statuses, lines, lengths, probability_logs, depths,
+    )  # fmt: skip
     ended = statuses == ENDS
     results = np.zeros((len(programs), tables.grammar.modulus))
     index = np.arange(len(programs))

@@ -1,6 +1,5 @@
 """What a program of a language is to be answered with: its value, or the label of one that runs too long."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
@@ -8,10 +7,10 @@ import numpy.typing as npt
 
 from ipagnn.languages.arithmetic._compiled.blocks import GIVEN_UP, block_starts
 from ipagnn.languages.arithmetic._compiled.execute import execute_all, new_memory
-from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH
 from ipagnn.languages.arithmetic._compiled.targets import walk_all
 from ipagnn.languages.arithmetic._compiled.walk import finish_all
 from ipagnn.languages.arithmetic.cfg import control_flow_graph
+from ipagnn.languages.arithmetic.chunks import Chunk, run_chunks
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS, ExecutionError, StepLimitError, trace, value
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
@@ -75,23 +74,11 @@ def values_of(
     table.check(task="full")
     values = np.empty(len(table), np.int64)
 
-    def run(first: int) -> None:
-        last = min(first + _CHUNK, len(table))
-        longest = int(table.lengths[first:last].max())
-        execute_all(
-            table.line_offsets[first : last + 1],
-            table.line_tokens,
-            modulus,
-            condition_modulus,
-            np.empty((3, longest + 1), np.int32),
-            np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
-            new_memory(longest, condition_modulus),
-            values[first:last],
-        )
+    def run(chunk: Chunk) -> None:
+        memory = new_memory(chunk.longest, condition_modulus)
+        execute_all(*chunk.lines, modulus, condition_modulus, *chunk.graph, memory, values[chunk.first : chunk.last])
 
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(run, range(0, len(table), _CHUNK)):
-            pass
+    run_chunks(run, table, _CHUNK, threads)
     return values
 
 
@@ -105,15 +92,9 @@ def targets(table: ProgramTable, grammar: Grammar = PAPER, max_steps: int = MAX_
     """
     table.check(task="full", extended=grammar.is_extended)
     found: npt.NDArray[np.int64] = walk_all(
-        table.line_offsets,
-        table.line_tokens,
-        grammar.modulus,
-        grammar.condition_modulus,
-        grammar.block_limit,
-        _WALKED,
-        grammar.wrap,
-        grammar.target_variable,
-    )
+        table.line_offsets, table.line_tokens, grammar.modulus, grammar.condition_modulus, grammar.block_limit,
+        _WALKED, grammar.wrap, grammar.target_variable,
+    )  # fmt: skip
     for i in np.flatnonzero(found == UNDECIDED).tolist():
         try:
             found[i] = target(table[i], grammar, max_steps)
@@ -139,24 +120,16 @@ def final_values(table: ProgramTable, grammar: Grammar, threads: int = 1) -> npt
     table.check(task="full", extended=True)
     values = np.empty((len(table), MAX_VARIABLES), np.int64)
 
-    def run(first: int) -> None:
-        last = min(first + _CHUNK, len(table))
-        longest = int(table.lengths[first:last].max())
-        failed = finish_all(
-            table.line_offsets[first : last + 1],
-            table.line_tokens,
-            grammar.modulus,
-            grammar.condition_modulus,
-            MAX_VARIABLES if grammar.wrap else grammar.variables,
-            MAX_STEPS,
-            np.empty((3, longest + 1), np.int32),
-            np.empty((GRAPH_SCRATCH, longest + 1), np.int32),
-            values[first:last],
-        )
-        if failed >= 0:
-            raise StepLimitError(1, f"program {first + failed} of the table was given up after {MAX_STEPS:,} steps.")
+    reduced = MAX_VARIABLES if grammar.wrap else grammar.variables
 
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(run, range(0, len(table), _CHUNK)):
-            pass
+    def run(chunk: Chunk) -> None:
+        failed = finish_all(
+            *chunk.lines, grammar.modulus, grammar.condition_modulus, reduced, MAX_STEPS, *chunk.graph,
+            values[chunk.first : chunk.last],
+        )  # fmt: skip
+        if failed >= 0:
+            failed += chunk.first
+            raise StepLimitError(1, f"program {failed} of the table was given up after {MAX_STEPS:,} steps.")
+
+    run_chunks(run, table, _CHUNK, threads)
     return values[:, : grammar.counter_names.stop]

@@ -153,19 +153,9 @@ def number_values(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def mark_needed(  # type: ignore[no-untyped-def]
-    kind,
-    value_input,
-    value_operand,
-    condition_input,
-    condition_operand,
-    mixture_of,
-    mixture_offsets,
-    argument_value,
-    row_value,
-    scored,
-    true,
-    false,
-):
+    kind, value_input, value_operand, condition_input, condition_operand, mixture_of, mixture_offsets,
+    argument_value, row_value, scored, true, false,
+):  # fmt: skip
     """What of all this an output depends on.
 
     Args:
@@ -347,24 +337,8 @@ def arrange(  # type: ignore[no-untyped-def]
         if row_condition[r] >= 0:
             row_decides[r] = condition_place[row_condition[r]]
     return (
-        viewed_literals,
-        literals,
-        statement_offsets,
-        viewed,
-        condition_offsets,
-        mixture_steps,
-        pair_operation[:pairs],
-        pair_operand[:pairs],
-        statement_pair,
-        statement_reads,
-        condition_pair,
-        condition_reads,
-        target,
-        offsets,
-        edge[:arguments],
-        brought[:arguments],
-        query_offsets,
-        query_program,
-        row_query,
-        row_decides,
-    )
+        viewed_literals, literals, statement_offsets, viewed, condition_offsets, mixture_steps,
+        pair_operation[:pairs], pair_operand[:pairs], statement_pair, statement_reads, condition_pair,
+        condition_reads, target, offsets, edge[:arguments], brought[:arguments], query_offsets, query_program,
+        row_query, row_decides,
+    )  # fmt: skip

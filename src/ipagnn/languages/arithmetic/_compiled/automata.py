@@ -13,26 +13,9 @@ _OPERATION = v.OPERATION
 
 @njit(cache=True, nogil=True)
 def run_all(  # type: ignore[no-untyped-def]
-    line_offsets,
-    line_tokens,
-    first,
-    pairs,
-    operands,
-    decides,
-    gives,
-    goes,
-    stops,
-    result,
-    max_steps,
-    graph,
-    graph_scratch,
-    digits,
-    kept,
-    values,
-    steps,
-    statuses,
-    stopped,
-):
+    line_offsets, line_tokens, first, pairs, operands, decides, gives, goes, stops, result, max_steps, graph,
+    graph_scratch, digits, kept, values, steps, statuses, stopped,
+):  # fmt: skip
     """Run programs, digit by digit.
 
     A run that comes back to a place never ends if the digits that conditions have read since are the same again: what

@@ -12,24 +12,9 @@ from ipagnn.languages.arithmetic.vocabulary import MASK, VARIABLE
 
 @njit(cache=True, nogil=True)
 def best_guesses(  # type: ignore[no-untyped-def]
-    line_offsets,
-    line_tokens,
-    operations,
-    operands,
-    samples,
-    seed,
-    first,
-    modulus,
-    condition_modulus,
-    block_limit,
-    program,
-    graph,
-    graph_scratch,
-    memory,
-    guess,
-    probability,
-    fillings,
-):
+    line_offsets, line_tokens, operations, operands, samples, seed, first, modulus, condition_modulus, block_limit,
+    program, graph, graph_scratch, memory, guess, probability, fillings,
+):  # fmt: skip
     """The likeliest result of every program over the fillings of its masked lines.
 
     All fillings give a program one and the same graph, so it is built once.

@@ -59,29 +59,9 @@ def _slot(slots, generation, loop, inputs, stamp, state, keys, entries):  # type
 
 @njit(cache=True, nogil=True)
 def _run(  # type: ignore[no-untyped-def]
-    nodes,
-    true,
-    false,
-    exit_node,
-    loops,
-    stamps,
-    literals,
-    literal_logs,
-    outcomes,
-    logs,
-    max_steps,
-    generation,
-    slots,
-    keys,
-    results,
-    entries,
-    entry_logs,
-    used,
-    pending,
-    frames,
-    visited,
-    state,
-):
+    nodes, true, false, exit_node, loops, stamps, literals, literal_logs, outcomes, logs, max_steps, generation,
+    slots, keys, results, entries, entry_logs, used, pending, frames, visited, state,
+):  # fmt: skip
     """Run one program. Returns status, node, trace length, logarithm of the probability, and entries in use."""
     state[:] = 0
     length = np.int64(0)
@@ -150,22 +130,9 @@ def _run(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def run_all(  # type: ignore[no-untyped-def]
-    line_offsets,
-    line_tokens,
-    line_rows,
-    literals,
-    literal_logs,
-    outcomes,
-    logs,
-    fillings,
-    max_steps,
-    values,
-    statuses,
-    lines,
-    lengths,
-    probability_logs,
-    depths,
-):
+    line_offsets, line_tokens, line_rows, literals, literal_logs, outcomes, logs, fillings, max_steps, values,
+    statuses, lines, lengths, probability_logs, depths,
+):  # fmt: skip
     """Run programs, each under every filling of its masked lines.
 
     Args:
@@ -245,29 +212,9 @@ def run_all(  # type: ignore[no-untyped-def]
             while True:
                 before = used
                 status, node, length, log, used = _run(
-                    nodes,
-                    true,
-                    false,
-                    exit_node,
-                    loops,
-                    stamps,
-                    literals,
-                    literal_logs,
-                    outcomes,
-                    logs,
-                    max_steps,
-                    generation,
-                    slots,
-                    keys,
-                    results,
-                    entries,
-                    entry_logs,
-                    used,
-                    pending,
-                    frames,
-                    visited,
-                    state,
-                )
+                    nodes, true, false, exit_node, loops, stamps, literals, literal_logs, outcomes, logs, max_steps,
+                    generation, slots, keys, results, entries, entry_logs, used, pending, frames, visited, state,
+                )  # fmt: skip
                 if status != _FULL:
                     break
                 generation += 1  # start again with all room; if that was not enough, with four times as much

@@ -13,7 +13,7 @@ from numba import njit
 
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH, control_flow, paper_steps
 from ipagnn.languages.arithmetic.grammar import Grammar, Lengths
-from ipagnn.languages.arithmetic.program import ProgramTable, Task
+from ipagnn.languages.arithmetic.program import ProgramKind, ProgramTable
 from ipagnn.languages.arithmetic.sampler import TRAINING, Sampler
 from ipagnn.languages.arithmetic.targets import values_of
 
@@ -80,7 +80,7 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     print(f"python benchmarks/sampler.py {seconds:g}    # {cores} cores")
     print("programs/s: tokens + exact value + control flow graph + T(x)")
-    cases: list[tuple[str, Task, Lengths, int]] = [
+    cases: list[tuple[str, ProgramKind, Lengths, int]] = [
         ("training lengths, full", "full", TRAINING, 16384),
         ("training lengths, partial", "partial", TRAINING, 16384),
         ("length 20, full", "full", Lengths.exact(20), 8192),

@@ -3,7 +3,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from ipagnn.data import BATCH_FIELDS, Batch, check_batch, collate
+from ipagnn.data import BATCH_FIELDS, Batch, Target, check_batch, collate
 from ipagnn.languages.arithmetic import parse
 
 
@@ -13,7 +13,7 @@ def batch() -> Batch:
 
 
 def test_every_tensor_is_declared() -> None:
-    assert set(BATCH_FIELDS) == {field.name for field in fields(Batch)} - {"plans"}
+    assert set(BATCH_FIELDS) == {field.name for field in fields(Batch)} - {"plans", "targets"}
     for field in BATCH_FIELDS.values():
         assert field.meaning.endswith(".")
 
@@ -27,6 +27,26 @@ def test_wrong_type_or_size_of_a_field_is_named(batch: Batch, name: str) -> None
         check_batch(replace(batch, **{name: tensor[None]}))
     with pytest.raises(ValueError, match=r"has \d+ entries on axis|_offsets does not rise"):
         check_batch(replace(batch, **{name: torch.cat([tensor, tensor])}))
+
+
+def test_targets_are_held_against_the_task(batch: Batch) -> None:
+    ran = Target("ran", "mask", "node", read=lambda _, batch: batch.true >= 0)
+    check_batch(replace(batch, targets={"ran": batch.true >= 0}), [ran])
+    for targets, sentence in (
+        ({}, r"The batch has the targets \[\]; the task declares \['ran'\]"),
+        (
+            {"ran": batch.true},
+            r"ran is torch.int32 \[7\]; the task says torch.bool \[7\], one for each node",
+        ),
+        ({"ran": batch.true[:2] >= 0}, r"The target ran is torch.bool \[2\]"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            check_batch(replace(batch, targets=targets), [ran])
+
+
+def test_targets_move_with_the_batch(batch: Batch) -> None:
+    assert batch.to("meta").target.device == torch.device("meta")
+    assert torch.equal(batch.target, torch.tensor([-1, -1]))
 
 
 def test_plans_are_kept_until_a_field_changes(batch: Batch) -> None:

@@ -17,7 +17,7 @@ import pytest
 from ipagnn.data import DataSet, DataSetError, collate, generate, read_shards
 from ipagnn.data.shards import MANIFEST, OLD_MANIFEST, SCHEMA, decode_shard, encode_shard
 from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, format_program, parse, steps
-from ipagnn.languages.arithmetic.program import Task
+from ipagnn.languages.arithmetic.program import ProgramKind
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +275,7 @@ def with_target(table: ProgramTable, row: int, value: int) -> ProgramTable:
 
 
 @pytest.mark.parametrize("task", ["full", "partial"])
-def test_wrong_labels_are_found(task: Task, tmp_path: Path) -> None:
+def test_wrong_labels_are_found(task: ProgramKind, tmp_path: Path) -> None:
     original, changed = tmp_path / "a", tmp_path / "b"
     changed.mkdir()
     generate(original, task, "train", 3_000, shard_size=2_000)

@@ -7,11 +7,11 @@ import pytest
 
 from ipagnn.data import TEST_LENGTHS, Recipe, build_test_set, build_validation_set, recipe, training_sampler
 from ipagnn.data.shards import Manifest
-from ipagnn.languages.arithmetic import AUTHORS, Grammar, Lengths, ProgramTable, Sampler, Task
+from ipagnn.languages.arithmetic import AUTHORS, Grammar, Lengths, ProgramKind, ProgramTable, Sampler
 from ipagnn.languages.arithmetic._compiled.hash import WITHHELD_BITS, program_hash, program_hashes
 from ipagnn.languages.arithmetic._compiled.sampler import mask_lines
 
-TASKS: list[Task] = ["full", "partial"]
+TASKS: list[ProgramKind] = ["full", "partial"]
 TINY = Grammar(initial_values=(0, 5), operands=(1, 3), condition_operands=(0, 1), comparisons=(">",))
 """Few short programs: every one of them is drawn again and again."""
 
@@ -25,7 +25,7 @@ def same(a: ProgramTable, b: ProgramTable) -> bool:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_training_and_validation_share_no_program(task: Task) -> None:
+def test_training_and_validation_share_no_program(task: ProgramKind) -> None:
     # Programs of three lines of a tiny language: without the rule, all of them would be in both.
     lengths = Lengths.exact(3)
     everything = set(programs(Sampler(task, lengths, TINY, seed=9).table(0, 20_000)))
@@ -45,7 +45,7 @@ def test_one_program_in_64_is_withheld() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("withheld", [False, True])
-def test_a_side_holds_its_programs_only_and_keeps_the_lengths(task: Task, withheld: bool) -> None:
+def test_a_side_holds_its_programs_only_and_keeps_the_lengths(task: ProgramKind, withheld: bool) -> None:
     count = 5_000 if withheld else 50_000
     table = Sampler(task, seed=8, withheld=withheld).table(0, count, threads=2)
     hashes = program_hashes(table.line_offsets, table.line_tokens)
@@ -100,7 +100,7 @@ def test_a_side_that_is_empty_is_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_test_set_has_500_of_each_length_in_order(task: Task) -> None:
+def test_the_test_set_has_500_of_each_length_in_order(task: ProgramKind) -> None:
     table = build_test_set(task)
     assert table.lengths.tolist() == [length for length in TEST_LENGTHS for _ in range(500)]
     assert same(table, build_test_set(task, threads=3))
@@ -123,7 +123,7 @@ def test_named_sets_never_change() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_authors_labels_of_the_test_set_never_change(task: Task) -> None:
+def test_the_authors_labels_of_the_test_set_never_change(task: ProgramKind) -> None:
     # python_graphs, walked through with the true decisions, finds the same 599 programs.
     table, limited = build_test_set(task), recipe("test", task, grammar=AUTHORS)
     labels = limited.table(0, limited.count)
@@ -183,7 +183,7 @@ def test_a_recipe_names_the_block_limit_only_if_it_has_one() -> None:
         ({"split": "dev"}, "must be one of train, validation, test"),
         ({"split": "train"}, "how many programs"),
         ({"split": "train", "count": 0}, "at least 1"),
-        ({"split": "train", "count": 5, "task": "half"}, "'full' or 'partial'"),
+        ({"split": "train", "count": 5, "task": "half"}, "no task 'half'. Choose one of full, partial"),
         ({"split": "train", "count": 5, "seed": -1}, "seed"),
         ({"split": "test", "lengths": Lengths((20, 30), (1, 2))}, "same weight"),
     ],

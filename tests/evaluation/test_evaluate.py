@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from ipagnn.data import build_test_set
+from ipagnn.data.tasks import FULL
 from ipagnn.evaluation import Evaluation, evaluate
 from ipagnn.evaluation.evaluate import STREAMING, _Runner
 from ipagnn.languages.arithmetic import (
@@ -29,9 +30,13 @@ ONE_AT_A_TIME = 1
 
 
 def same_answers(one: Evaluation, other: Evaluation) -> bool:
-    exact = ("length", "steps", "target", "prediction", "rank", "trace_length", "loop_depth")
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in exact) and np.allclose(
-        one.confidence, other.confidence, rtol=1e-4, atol=1e-6
+    exact = ("length", "steps", "target", "prediction", "trace_length", "loop_depth")
+    a, b = one.answers["value"], other.answers["value"]
+    return (
+        all(np.array_equal(getattr(one, name), getattr(other, name)) for name in exact)
+        and np.array_equal(a.rank, b.rank)
+        and np.allclose(a.confidence, b.confidence, rtol=1e-4, atol=1e-6)
+        and np.allclose(one.score.loss, other.score.loss, rtol=1e-4, equal_nan=True)
     )
 
 
@@ -101,7 +106,7 @@ def test_order_of_programs_changes_nothing(ipa_gnn: ProgramModel, full_programs:
     order = np.random.default_rng(0).permutation(len(full_programs))
     straight = evaluate(ipa_gnn, full_programs)
     shuffled = evaluate(ipa_gnn, full_programs.take(order))
-    for field in ("length", "target", "prediction", "rank", "steps", "trace_length"):
+    for field in ("length", "target", "prediction", "steps", "trace_length"):
         assert np.array_equal(getattr(straight, field)[order], getattr(shuffled, field)), field
 
 
@@ -138,7 +143,7 @@ def test_planned_rows_give_the_same_answers(ipa_gnn: ProgramModel, full_programs
     planned = _Runner(ipa_gnn, torch.device("cpu"), None, pointer=False, execution="auto", prune=0.0)
     planned.may_prune = False
     short = full_programs.slice(0, 6)
-    assert same_answers(evaluate(ipa_gnn, short), planned.run(short, "full", lambda _: None))
+    assert same_answers(evaluate(ipa_gnn, short), planned.run(short, FULL, lambda _: None))
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -183,10 +188,10 @@ def test_rank_confidence_and_margin_by_hand() -> None:
     programs = [parse(f"v0 = {n}") for n in (7, 3, 5, 0, 1)]
     evaluation = evaluate(model, ProgramTable.from_programs(programs, [7, 3, 5, 0, 1]))
     assert evaluation.prediction.tolist() == [7] * 5
-    assert evaluation.rank.tolist() == [0, 1, 2, 3, 4]  # of equals the smaller value comes first
+    assert evaluation.answers["value"].rank.tolist() == [0, 1, 2, 3, 4]  # of equals the smaller value comes first
     total = np.exp(3.0) + 2 * np.exp(2.5) + 997
-    assert evaluation.confidence == pytest.approx([np.exp(3.0) / total] * 5)
-    assert evaluation.margin == pytest.approx([0.5] * 5)
+    assert evaluation.answers["value"].confidence == pytest.approx([np.exp(3.0) / total] * 5)
+    assert evaluation.answers["value"].margin == pytest.approx([0.5] * 5)
 
 
 def test_tiny_numbers_cost_no_time_and_the_caller_keeps_them(full_programs: ProgramTable) -> None:

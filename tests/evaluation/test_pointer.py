@@ -32,7 +32,7 @@ def test_a_soft_branch_by_hand() -> None:
     pointer = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0.75, 0.25], [0, 0, 0, 1], [0, 0, 0, 1.0]])
     branch = torch.full((4, 4), NAN)
     branch[1, 1] = 0.75
-    metrics = measure_pointer(pointer, branch, batch, PAPER, "full")
+    metrics = measure_pointer(pointer, branch, batch, PAPER, traced=True)
     assert metrics.decided.tolist() == [1.0]
     assert metrics.discrete.tolist() == [0.0]
     assert metrics.exit_mass.tolist() == [1.0]
@@ -47,7 +47,7 @@ def test_the_wrong_branch_by_hand() -> None:
     pointer = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0.002, 0.998], [0, 0, 0, 1], [0, 0, 0, 1.0]])
     branch = torch.full((4, 4), NAN)
     branch[1, 1] = 0.002
-    metrics = measure_pointer(pointer, branch, batch, PAPER, "full")
+    metrics = measure_pointer(pointer, branch, batch, PAPER, traced=True)
     assert metrics.discrete.tolist() == [1.0]
     assert metrics.exit_step.tolist() == [2]
     assert metrics.path_length.tolist() == [2]

@@ -10,6 +10,7 @@ import pytest
 
 from ipagnn.data import build_test_set
 from ipagnn.evaluation import Evaluation, PointerMetrics, evaluate, summarise
+from ipagnn.evaluation.answers import Answers
 from ipagnn.evaluation.benchmark import build_test_recipe, describe, evaluate_on_test_set
 from ipagnn.evaluation.summary import TOP, calibration, share
 from ipagnn.languages.arithmetic import AUTHORS, Grammar, ProgramTable
@@ -24,12 +25,17 @@ def made_up(prediction: list[int], target: list[int], length: list[int]) -> Eval
         task="full",
         length=np.array(length, np.int32),
         steps=np.full(count, 10, np.int32),
-        target=np.array(target, np.int32),
-        prediction=np.array(prediction, np.int32),
         correct=np.array(prediction) == np.array(target),
-        rank=np.array([0 if p == t else 4 for p, t in zip(prediction, target, strict=True)], np.int32),
-        confidence=np.full(count, 0.5, np.float32),
-        margin=np.full(count, 1.0, np.float32),
+        answers={
+            "value": Answers(
+                kind="class",
+                target=np.array(target, np.int32),
+                prediction=np.array(prediction, np.int32),
+                rank=np.array([0 if p == t else 4 for p, t in zip(prediction, target, strict=True)], np.int32),
+                confidence=np.full(count, 0.5, np.float32),
+                margin=np.full(count, 1.0, np.float32),
+            )
+        },
         trace_length=np.full(count, 7, np.int64),
         loop_depth=np.zeros(count, np.int64),
     )

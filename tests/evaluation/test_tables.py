@@ -24,15 +24,15 @@ def test_with_true_facts_every_answer_is_the_best_possible(lookup: Make, task: s
     assert not evaluation.bounded
     if task == "full":
         assert evaluation.correct.all()
-        assert (evaluation.confidence == 1).all()
-        assert (evaluation.rank == 0).all()
+        assert (evaluation.answers["value"].confidence == 1).all()
+        assert (evaluation.answers["value"].rank == 0).all()
         assert evaluation.trace_length.tolist() == [execute(program).trace_length for program in table]
         assert np.array_equal(evaluation.steps, evaluation.trace_length)
         assert evaluation.loop_depth.max() > 2
     else:
         best = ceiling(table)
         assert np.array_equal(evaluation.prediction, best.guess)
-        assert np.allclose(evaluation.confidence, best.probability)
+        assert np.allclose(evaluation.answers["value"].confidence, best.probability)
         assert (evaluation.trace_length == -1).all()
         assert summarise(evaluation, best)["ceiling"]["overall"]["best"] == best.probability.mean()
     summary = summarise(evaluation)
@@ -47,15 +47,19 @@ def test_a_wrong_fact_shows_in_answer_rank_and_confidence(lookup: Make) -> None:
     evaluation = evaluate(lookup((MULTIPLY, 7, 413, 890)), table)
     assert evaluation.prediction.tolist() == [890, 884]
     assert evaluation.correct.tolist() == [False, True]
-    assert evaluation.rank.tolist() == [1000, 0]
-    assert evaluation.confidence.tolist() == pytest.approx([0.6, 1.0])
-    assert evaluation.margin[0] < evaluation.margin[1]
+    assert evaluation.answers["value"].rank.tolist() == [1000, 0]
+    assert evaluation.answers["value"].confidence.tolist() == pytest.approx([0.6, 1.0])
+    assert evaluation.answers["value"].margin[0] < evaluation.answers["value"].margin[1]
 
 
 def test_a_program_that_the_model_does_not_end_counts_as_wrong(lookup: Make) -> None:
     table = ProgramTable.from_programs([parse("v0 = 3\nv1 = 2\nwhile v1 > 0:\n  v1 -= 1\n  v0 += 1")], [5])
     evaluation = evaluate(lookup((OPERATION_ID["-="], 1, 1, 1)), table)
-    assert (evaluation.prediction[0], evaluation.correct[0], evaluation.confidence[0]) == (-1, False, 0)
+    assert (evaluation.prediction[0], evaluation.correct[0], evaluation.answers["value"].confidence[0]) == (
+        -1,
+        False,
+        0,
+    )
     early = evaluate(lookup((WHILE_GREATER, 0, 1, 0)), table)
     assert (early.prediction[0], early.steps[0], early.trace_length[0]) == (4, 6, 9)
 

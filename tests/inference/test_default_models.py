@@ -107,4 +107,4 @@ def test_confidence_without_a_warning_is_calibrated() -> None:
     tables = [Sampler("full", Lengths.exact(length), seed=2026).table(0, 200) for length in (10, 20, 40, 60, 100)]
     evaluation = evaluate(model, tables)
     assert not any(outside_grammar(program, model.config.grammar) for program in tables[0])
-    assert calibration(evaluation.confidence, evaluation.correct)["ece"] < 0.02
+    assert calibration(evaluation.answers["value"].confidence, evaluation.correct)["ece"] < 0.02

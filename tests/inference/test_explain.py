@@ -104,7 +104,7 @@ def test_path_and_exit_are_those_of_the_evaluation(model: ProgramModel) -> None:
         explanation = explain(format_program(program), model)
         batch = model.collate([program])
         output = model(batch, record=("pointer", "branch"))
-        expected = measure_pointer(output["pointer"].detach(), output["branch"].detach(), batch, PAPER, "full")
+        expected = measure_pointer(output["pointer"].detach(), output["branch"].detach(), batch, PAPER, traced=True)
         assert (len(explanation.path or ()) if explanation.path_ends else -1) == expected.path_length[0]
         assert explanation.exit_mass == pytest.approx(float(expected.exit_mass[0]))
 

@@ -13,8 +13,8 @@ from ipagnn.languages.arithmetic import (
     Grammar,
     Lengths,
     Program,
+    ProgramKind,
     Sampler,
-    Task,
     control_flow_graph,
     format_program,
     parse,
@@ -181,7 +181,7 @@ def test_a_block_that_python_graphs_forgets_to_merge_counts() -> None:
 
 # --- The sampler
 @pytest.mark.parametrize("task", ["full", "partial"])
-def test_the_limit_changes_labels_of_long_programs_and_nothing_else(task: Task) -> None:
+def test_the_limit_changes_labels_of_long_programs_and_nothing_else(task: ProgramKind) -> None:
     true = Sampler(task, Lengths.uniform((10, 40)), seed=8).table(0, 2_000)
     limited = Sampler(task, Lengths.uniform((10, 40)), AUTHORS, seed=8).table(0, 2_000, threads=2)
     complete = Sampler("full", Lengths.uniform((10, 40)), seed=8).table(0, 2_000)

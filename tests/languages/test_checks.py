@@ -17,7 +17,7 @@ from ipagnn.languages.arithmetic._compiled.check import FINE, find_problem
 from ipagnn.languages.arithmetic.checks import InvalidProgramError
 from ipagnn.languages.arithmetic.holes import ceiling
 from ipagnn.languages.arithmetic.interpreter import ExecutionError
-from ipagnn.languages.arithmetic.program import Task
+from ipagnn.languages.arithmetic.program import ProgramKind
 from ipagnn.languages.arithmetic.reference import spells_program
 from ipagnn.languages.arithmetic.table_run import run_tables
 from ipagnn.languages.arithmetic.tables import ValueTables, program_statements
@@ -190,7 +190,7 @@ def test_any_tokens_are_refused_or_run(lines: list[tuple[int, ...]]) -> None:
 
 @pytest.mark.parametrize("grammar", [Grammar(), Grammar(block_limit=20), Grammar(modulus=7, condition_modulus=7)])
 def test_targets_of_the_sampler(grammar: Grammar) -> None:
-    task: Task = "full"
+    task: ProgramKind = "full"
     for lengths in (Lengths.training(10), Lengths.uniform((20, 60))):
         table = Sampler(task, lengths, grammar, seed=5).table(0, 200)
         np.testing.assert_array_equal(targets(table, grammar), table.target)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ipagnn.languages.arithmetic import PAPER, Grammar, Lengths, Sampler, parse
 from ipagnn.languages.arithmetic.membership import outside_grammar
-from ipagnn.languages.arithmetic.program import Task
+from ipagnn.languages.arithmetic.program import ProgramKind
 
 SMALL = Grammar(
     modulus=100, initial_values=(1, 5), operands=(2, 3), condition_operands=(4, 6), loop_counts=(2, 3), counters=2,
@@ -17,7 +17,7 @@ SMALL = Grammar(
 @pytest.mark.parametrize("task", ["full", "partial"])
 @pytest.mark.parametrize("grammar", [PAPER, SMALL])
 @pytest.mark.parametrize("length", [2, 3, 6, 10, 30])
-def test_a_grammar_can_draw_what_its_sampler_draws(task: Task, grammar: Grammar, length: int) -> None:
+def test_a_grammar_can_draw_what_its_sampler_draws(task: ProgramKind, grammar: Grammar, length: int) -> None:
     for program in Sampler(task, Lengths.exact(length), grammar, seed=4).table(0, 300):
         assert outside_grammar(program, grammar) == []
 

@@ -14,7 +14,7 @@ from ipagnn.languages.arithmetic._compiled.graph import static_steps
 from ipagnn.languages.arithmetic._compiled.hash import WITHHELD_BITS, program_hashes
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar, Lengths
 from ipagnn.languages.arithmetic.interpreter import trace_length, value
-from ipagnn.languages.arithmetic.program import Line, Program, ProgramTable, Task
+from ipagnn.languages.arithmetic.program import Line, Program, ProgramKind, ProgramTable
 from ipagnn.languages.arithmetic.sampler import CHUNK, Sampler
 
 
@@ -117,7 +117,7 @@ def test_nine_nested_loops_are_run_exactly_and_at_once() -> None:
 
 # --- The same programs everywhere.
 @pytest.mark.parametrize("task", ["full", "partial"])
-def test_threads_and_chunks_do_not_matter(task: Task) -> None:
+def test_threads_and_chunks_do_not_matter(task: ProgramKind) -> None:
     sampler = Sampler(task, seed=9)
     count = 3 * CHUNK + 17
     whole = sampler.table(1_000, count)
@@ -354,6 +354,6 @@ def test_bad_samplers_are_refused(fields: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(("task", "count"), [("partial", 0), ("partial", 1.0), ("full", 2)])
-def test_bad_numbers_of_masked_lines_are_refused(task: Task, count: int) -> None:
+def test_bad_numbers_of_masked_lines_are_refused(task: ProgramKind, count: int) -> None:
     with pytest.raises(ValueError, match="masked_lines is"):
         Sampler(task, masked_lines=count)

@@ -38,7 +38,7 @@ def run(name: str, code: str, folder: Path) -> ModuleType:
 @pytest.fixture
 def ninth(tmp_path: Path) -> Iterator[ProgramModel]:
     """The model of the page, registered for the length of a test."""
-    model_code, use = code_of("extending.md")
+    model_code, use, *_ = code_of("extending.md")
     assert len(model_code.splitlines()) < 60
     known = set(MODELS)
     try:
@@ -70,7 +70,7 @@ def test_the_ninth_model_is_a_model_like_the_others(ninth: ProgramModel, short: 
 @pytest.mark.slow
 def test_the_ninth_model_trains_evaluates_reports_and_is_drawn_by_the_commands_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "bag_of_lines.py").write_text(code_of("extending.md")[0])
-    (commands,) = re.findall(r"```sh\n(ipagnn train .*?)```", (DOCS / "extending.md").read_text(), re.DOTALL)
+    (commands,) = re.findall(r"```sh\n(ipagnn train runs/bag .*?)```", (DOCS / "extending.md").read_text(), re.DOTALL)
     environment = os.environ | {"PYTHONPATH": str(Path(ipagnn.__file__).parents[1])}
     printed = ""
     for command in commands.strip().splitlines():

@@ -69,8 +69,8 @@ plain, fused = Tally(torch.device("cpu")), Tally(torch.device("cpu"))
 for failed in (0.0, 1.0, 0.0):
     bad = torch.tensor(failed)
     plain.add(loss, correct, loss.sum(), bad)
-    tally(fused.sums, loss, correct, loss.sum(), bad)
-torch.testing.assert_close(fused.sums, plain.sums, rtol=1e-5, atol=0.0)
+    tally(fused.flat, loss, correct, loss.sum(), bad)
+torch.testing.assert_close(fused.flat, plain.flat, rtol=1e-5, atol=0.0)
 """
 
 ADAM = """

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
-from ipagnn.languages.arithmetic import Task
+from ipagnn.languages.arithmetic import ProgramKind
 from ipagnn.models import find_model_file, load_model
 from ipagnn.reporting.records import CHECKED, FILES, make_record, package_weights
 from ipagnn.reporting.runs import load_run, read_run, save_evaluation
 from ipagnn.training import preset, train
 
 
-def finished(path: Path, task: Task = "full", model: str = "ipa-gnn", *, evaluated: bool = True) -> Path:
+def finished(path: Path, task: ProgramKind = "full", model: str = "ipa-gnn", *, evaluated: bool = True) -> Path:
     config = preset("smoke", model, task)
     train(config.replace(examples=64, validation_count=20, log_every=1, device="cpu"), path)
     if evaluated:
@@ -93,7 +93,7 @@ def test_weights_are_found_again_by_their_record(run: Path, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(("task", "model"), [("full", "trace-rnn"), ("partial", "line-rnn")])
-def test_the_card_says_what_the_record_says(tmp_path: Path, task: Task, model: str) -> None:
+def test_the_card_says_what_the_record_says(tmp_path: Path, task: ProgramKind, model: str) -> None:
     run = finished(tmp_path / "run", task, model)
     card = package_weights(run, tmp_path / "weights", "a-record").with_suffix(".md").read_text()
     original = read_run(run)

@@ -148,7 +148,7 @@ def test_data_for_something_else_is_refused(directory: Path) -> None:
     assert open_data(config) is not None
     assert open_data(preset("smoke")) is None
     for changed, message in (
-        (config.replace(task="partial"), "task"),
+        (config.replace(task="partial"), "kind of its programs"),
         (config.replace(length=9), "longest program"),
         (preset("quick").replace(source=str(directory), length=config.data.length), "grammar"),
         (config.replace(source=str(directory / "nowhere")), "no finished data set"),

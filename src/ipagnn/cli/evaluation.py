@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,7 +11,7 @@ from ipagnn.cli.terminal import DIGITS, output, progress
 
 if TYPE_CHECKING:
     from ipagnn.evaluation import Summary
-    from ipagnn.languages.arithmetic import Program, Task
+    from ipagnn.languages.arithmetic import Program
     from ipagnn.models import ModelFile, ProgramModel
 
 LENGTHS = "20,30,40,50,60,70,80,90,100"
@@ -24,8 +24,11 @@ def evaluate(
         list[str], typer.Argument(metavar="WEIGHTS…", help="Files, run folders, or names of models in the package.")
     ],
     task: Annotated[
-        Literal["full", "partial"] | None,
-        typer.Option(help="Complete programs, or programs with one masked line. [default: as in training]"),
+        str | None,
+        typer.Option(
+            help="`full`: complete programs; `partial`: one line is masked; or one of your own (`--import`). "
+            "[default: as in training]"
+        ),
     ] = None,
     lengths: Annotated[str, typer.Option(help="Lengths of the test programs.")] = LENGTHS,
     count: Annotated[int, typer.Option(min=1, help="Test programs at each length.")] = 500,
@@ -266,7 +269,7 @@ def _read_program(path: Path, condition_modulus: int = 10) -> "Program":
 
 def _on_test_set(
     weights: "ModelFile",
-    task: Literal["full", "partial"] | None,
+    task: str | None,
     lengths: str,
     count: int,
     seed: int | None,
@@ -286,19 +289,19 @@ def _on_test_set(
     return {"weights": weights.name} | summary
 
 
-def _task_of(weights: "ModelFile", task: "Task | None") -> "Task":
+def _task_of(weights: "ModelFile", task: str | None) -> str:
     """The task that was asked for, or else the one that the weights were trained for."""
     found = task or weights.task
     if found is None:
         raise ValueError(
             f"{weights.name} does not say which task it was trained for; name it: --task full or --task partial."
         )
-    return cast("Task", found)
+    return found
 
 
 def _on_programs(
     weights: "ModelFile",
-    task: Literal["full", "partial"] | None,
+    task: str | None,
     path: Path,
     device: str,
     skip_invalid: bool,
@@ -307,11 +310,13 @@ def _on_programs(
     pointer: bool,
 ) -> "Summary":
     from ipagnn.data.program_files import ProgramFile
+    from ipagnn.data.tasks import find_task
     from ipagnn.evaluation import evaluate as run
     from ipagnn.evaluation import summarise
 
     model, options = _load(weights, changes)
-    file = ProgramFile(path, task, model.config.grammar, model.config.budget, skip_invalid=skip_invalid)
+    kind = None if task is None else find_task(task).programs
+    file = ProgramFile(path, kind, model.config.grammar, model.config.budget, skip_invalid=skip_invalid)
     with progress(f"Evaluating {weights.name}", "programs", len(file)) as advance:
         evaluation = run(model, file, device=_device(device), pointer=pointer, progress=advance, **options)
     used = {"name": str(path), "task": file.task, "count": file.count, "skipped": file.skipped}

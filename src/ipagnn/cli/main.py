@@ -60,7 +60,9 @@ def ipagnn(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
     files: Annotated[
         list[Path] | None,
-        typer.Option("--import", metavar="FILE.py", help="Import models of your own; every command then knows them."),
+        typer.Option(
+            "--import", metavar="FILE.py", help="Import models and tasks of your own; every command then knows them."
+        ),
     ] = None,
 ) -> None:
     """Learning to execute programs with instruction pointer attention graph neural networks (IPA-GNN).

@@ -41,9 +41,15 @@ def print_summary(console: Console, summary: "Summary", *, first: bool) -> None:
 
 def _print_details(console: Console, summary: "Summary") -> None:
     """What else was measured, a line each."""
-    top = ", ".join(f"{k} {value:.1%}" for k, value in summary["top"].items())
-    console.print(f"target among the k likeliest: {top}")
-    console.print(f"calibration error {summary['calibration']['ece']:.3f}")
+    from ipagnn.evaluation.metrics import columns
+
+    for target, metric, is_share in columns([summary]):
+        value = summary["targets"][target][metric]
+        console.print(f"{metric.replace('_', ' ')} of {target}: {f'{value:.1%}' if is_share else f'{value:.3f}'}")
+    if "top" in summary:
+        top = ", ".join(f"{k} {value:.1%}" for k, value in summary["top"].items())
+        console.print(f"target among the k likeliest: {top}")
+        console.print(f"calibration error {summary['calibration']['ece']:.3f}")
     if not summary.get("bounded", True):
         console.print("run over what the model has learned of each statement: hard pointer, no bound on steps")
     if "trace" in summary:

@@ -29,7 +29,8 @@ def sweep(
     ] = None,
     model: Annotated[str | None, typer.Option(help="Its name, such as `ipa-gnn`, `line-rnn` or `ggnn`.")] = None,
     task: Annotated[
-        Literal["full", "partial"] | None, typer.Option(help="Complete programs, or programs with one masked line.")
+        str | None,
+        typer.Option(help="`full`: complete programs; `partial`: one line is masked; or one of your own (`--import`)."),
     ] = None,
     settings: Annotated[
         list[str] | None,

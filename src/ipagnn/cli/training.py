@@ -41,7 +41,8 @@ def train(
         str | None, typer.Option(help="Its name, such as `ipa-gnn`; `FILE.py:Class` for one of your own.")
     ] = None,
     task: Annotated[
-        Literal["full", "partial"] | None, typer.Option(help="Complete programs, or programs with one masked line.")
+        str | None,
+        typer.Option(help="`full`: complete programs; `partial`: one line is masked; or one of your own (`--import`)."),
     ] = None,
     data: Annotated[
         str | None, typer.Option(metavar="DIR", help="Programs of `ipagnn generate`. [default: new ones, endlessly]")

@@ -18,11 +18,13 @@ from ipagnn.data.splits import (
     training_sampler,
 )
 from ipagnn.data.stream import Source, Stream
+from ipagnn.data.tasks import TASKS, Target, Task, find_task, register_task
 from ipagnn.data.torch_data import Collator, ProgramDataset, ProgramStream
 
 __all__ = [
     "BATCH_FIELDS",
     "PAPER_BUDGET",
+    "TASKS",
     "TEST_LENGTHS",
     "TEST_SEED",
     "TRAINING_LENGTH",
@@ -42,12 +44,16 @@ __all__ = [
     "Split",
     "StepBudget",
     "Stream",
+    "Target",
+    "Task",
     "build_test_set",
     "build_validation_set",
     "check_batch",
     "collate",
+    "find_task",
     "generate",
     "read_shards",
     "recipe",
+    "register_task",
     "training_sampler",
 ]

@@ -10,6 +10,7 @@ import torch
 
 from ipagnn.data._compiled.collate import build_graphs
 from ipagnn.data.contract import Batch
+from ipagnn.data.tasks import VALUE, Target
 from ipagnn.languages.arithmetic._compiled.trace import trace_all
 from ipagnn.languages.arithmetic.checks import check_targets
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
@@ -88,6 +89,7 @@ def collate(
     indent: bool = True,
     trace: bool = False,
     extended: bool = False,
+    targets: Sequence[Target] = (VALUE,),
 ) -> Batch:
     """Build the batch of `programs`.
 
@@ -100,6 +102,7 @@ def collate(
             graphs are the same.
         trace: Follow the true traces (complete programs only).
         extended: Whether programs may go past the paper's language.
+        targets: What is to be predicted; see `ipagnn.data.tasks`.
 
     Returns:
         The batch, on the CPU.
@@ -114,8 +117,8 @@ def collate(
     followed = None
     if trace:
         followed = _traces(offsets, tokens, true, false, modulus, condition_modulus, trace_limit)
-    return Batch(
-        target=torch.from_numpy(table.target.astype(np.int64)),
+    batch = Batch(
+        targets={},
         steps=torch.from_numpy(steps.astype(np.int32)),
         line_offsets=torch.from_numpy(table.line_offsets.astype(np.int32)),
         line_tokens=torch.from_numpy(line_tokens),
@@ -128,6 +131,8 @@ def collate(
         trace_offsets=None if followed is None else torch.from_numpy(followed[0]),
         trace=None if followed is None else torch.from_numpy(followed[1]),
     )
+    batch.targets.update({target.name: target.read(table, batch) for target in targets})
+    return batch
 
 
 def graphs_of(

@@ -8,6 +8,7 @@ of any length mix freely and a program's result cannot depend on its neighbours.
 - `statement`: statements of the true traces of all programs, where they are known.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.graphs import Graphs, Planned, Tensors, check_graphs
+from ipagnn.data.tasks import DTYPES, VALUE, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,6 @@ class Field:
 _INT = torch.int32
 
 BATCH_FIELDS: dict[str, Field] = {
-    "target": Field(
-        ("program",), torch.int64, "v0 modulo the grammar's modulus at the end of the complete program.", -1
-    ),
     "steps": Field(("program",), _INT, "Steps the model may take: T(x), or what the step budget made of it."),
     "line_offsets": Field(("program+1",), _INT, "Program i has the lines line_offsets[i] : line_offsets[i + 1]."),
     "line_tokens": Field(("line", "token"), _INT, "Token ids of every line, in the order of the text."),
@@ -73,11 +72,12 @@ class Batch(Planned, Tensors):
     """What every model reads, and all that it reads; fields as in `BATCH_FIELDS`.
 
     Attributes:
+        targets: What is to be predicted, by name, as the task declares it (`ipagnn.data.tasks`). [program] or [node]
         trace_offsets, trace: None where they are unknown, or were not asked for.
         plans: What executions have worked out for this batch; see `plan`.
     """
 
-    target: Tensor
+    targets: dict[str, Tensor]
     steps: Tensor
     line_offsets: Tensor
     line_tokens: Tensor
@@ -92,7 +92,12 @@ class Batch(Planned, Tensors):
     plans: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
-        return len(self.target)
+        return len(self.steps)
+
+    @property
+    def target(self) -> Tensor:
+        """`targets["value"]`: the final value of each program. int64 [program]"""
+        return self.targets["value"]
 
     @property
     def starts(self) -> Tensor:
@@ -116,14 +121,19 @@ def control_flow_graphs(batch: Batch) -> Graphs:
     return Graphs(successors, batch.node_offsets, batch.starts, batch.exits, batch.steps)
 
 
-def check_batch(batch: Batch) -> None:
+def check_batch(batch: Batch, targets: Sequence[Target] = (VALUE,)) -> None:
     """Hold a batch against the contract: types, axes that agree, indices in range.
+
+    Args:
+        batch: The batch.
+        targets: Those of its task.
 
     Raises:
         ValueError: A field is not what the contract says; the sentence names it.
     """
     sizes = {"program": len(batch)}
     _check_fields(batch, sizes)
+    _check_targets(batch, targets, sizes)
     _check_offsets("line_offsets", batch.line_offsets, sizes["line"])
     _check_offsets("node_offsets", batch.node_offsets, sizes["node"])
     _check_range("true", batch.true, 0, sizes["node"])
@@ -149,6 +159,18 @@ def _check_fields(batch: Batch, sizes: dict[str, int]) -> None:
             expected = sizes.setdefault(base, size - extra) + extra
             if size != expected:
                 raise ValueError(f"{name} has {size} entries on axis {axis}; the other fields say {expected}.")
+
+
+def _check_targets(batch: Batch, targets: Sequence[Target], sizes: dict[str, int]) -> None:
+    if (found := set(batch.targets)) != (wanted := {target.name for target in targets}):
+        raise ValueError(f"The batch has the targets {sorted(found)}; the task declares {sorted(wanted)}.")
+    for target in targets:
+        tensor, dtype, shape = batch.targets[target.name], DTYPES[target.kind], (sizes[target.axis],)
+        if tensor.dtype != dtype or tuple(tensor.shape) != shape:
+            raise ValueError(
+                f"The target {target.name} is {tensor.dtype} {list(tensor.shape)}; "
+                f"the task says {dtype} {list(shape)}, one for each {target.axis}."
+            )
 
 
 def _check_offsets(name: str, offsets: Tensor, end: int) -> None:

@@ -38,9 +38,10 @@ from ipagnn.data.shards import (
     shard_names,
 )
 from ipagnn.data.splits import Split, recipe
+from ipagnn.data.tasks import FULL, Task
 from ipagnn.languages.arithmetic._compiled.hash import program_hashes
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar, Lengths
-from ipagnn.languages.arithmetic.program import ProgramTable, Task
+from ipagnn.languages.arithmetic.program import ProgramTable
 
 SHARD_SIZE: Final = 250_000
 """Programs a shard: 5 MB of training programs on disk."""
@@ -67,7 +68,7 @@ _Shards = Generator[_Made, None, None]
 
 def generate(
     directory: Path | str,
-    task: Task = "full",
+    task: Task | str = FULL,
     split: Split = "train",
     count: int | None = None,
     seed: int | None = None,

@@ -18,6 +18,11 @@ class Tensors:
     def _map(self, function: Callable[[Any], Any]) -> Self:
         values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
         changed = {name: function(x) for name, x in values.items() if isinstance(x, Tensor | Tensors)}
+        changed |= {
+            name: {key: function(each) for key, each in x.items()}
+            for name, x in values.items()
+            if isinstance(x, dict) and name != "plans"
+        }
         moved = replace(self, **changed)  # type: ignore[type-var]
         if "plans" in values:  # which `replace` leaves out, as they would not be those of other values
             plans: dict[Any, Any] = values["plans"]

@@ -21,8 +21,8 @@ from ipagnn.languages.arithmetic import (
     Grammar,
     Program,
     ProgramError,
+    ProgramKind,
     ProgramTable,
-    Task,
     parse,
     target,
 )
@@ -67,13 +67,13 @@ class ProgramFile:
 
     Args:
         path: Where the programs are.
-        task: The task they must be of; None takes that of the first.
+        task: The kind that they must be of, `full` or `partial`; None takes that of the first.
         grammar: Decides values and classes.
         budget: Programs that would get more steps than are ever run are refused.
         skip_invalid: Leave out what cannot be evaluated, and count it, instead of raising.
 
     Attributes:
-        task: The task of the programs, as soon as it is known.
+        task: The kind of the programs, as soon as it is known.
         count: Programs given so far.
         skipped: Programs left out so far.
         first_skipped: Why the first of them was.
@@ -86,7 +86,7 @@ class ProgramFile:
     def __init__(
         self,
         path: Path | str,
-        task: Task | None = None,
+        task: ProgramKind | None = None,
         grammar: Grammar = PAPER,
         budget: StepBudget = PAPER_BUDGET,
         *,
@@ -97,7 +97,7 @@ class ProgramFile:
             raise ValueError(f"There is no file or folder {self.path}; --programs names the programs to evaluate.")
         if not (self.path.is_file() or self.path.is_dir()):
             raise ValueError(f"{self.path} is neither a file nor a folder; --programs names the programs to evaluate.")
-        self.task: Task | None = task
+        self.task: ProgramKind | None = task
         self.grammar, self.budget, self.skip_invalid = grammar, budget, skip_invalid
         self.count = self.skipped = 0
         self.first_skipped: str | None = None
@@ -150,7 +150,7 @@ class ProgramFile:
         condition_modulus = self.grammar.condition_modulus
         try:
             program = parse(item.content, condition_modulus) if isinstance(item.content, str) else item.content
-            task: Task = "partial" if program.is_partial else "full"
+            task: ProgramKind = "partial" if program.is_partial else "full"
             if self.task is None:
                 self.task = task
             if task != self.task:

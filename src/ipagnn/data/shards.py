@@ -24,7 +24,7 @@ from ipagnn.data._compiled.collate import build_graphs
 from ipagnn.data.labels import find_wrong_label
 from ipagnn.data.splits import Recipe, Split
 from ipagnn.languages.arithmetic.checks import InvalidProgramError
-from ipagnn.languages.arithmetic.program import ProgramTable, Task, spell
+from ipagnn.languages.arithmetic.program import ProgramKind, ProgramTable, spell
 from ipagnn.languages.arithmetic.text import INDENT, format_line
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_VERSION
 
@@ -164,7 +164,7 @@ class _Content:
     format_version: int
     vocabulary_version: int
     split: Split
-    task: Task
+    task: ProgramKind
     count: int
     seed: int
     lengths: dict[str, list[int]]

@@ -13,8 +13,9 @@ holds for any seed, on disk or in a stream.
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
+from ipagnn.data.tasks import FULL, Task, find_task
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar, Lengths
-from ipagnn.languages.arithmetic.program import ProgramTable, Task
+from ipagnn.languages.arithmetic.program import ProgramKind, ProgramTable
 from ipagnn.languages.arithmetic.sampler import Sampler
 
 Split = Literal["train", "validation", "test"]
@@ -42,7 +43,7 @@ class Recipe:
 
     Attributes:
         split: `train`, `validation` or `test`.
-        task: Full programs, or programs with one masked line.
+        task: The kind of its programs: `full`, or `partial` with one masked line. Tasks may share them.
         count: Number of programs.
         seed: Which programs.
         lengths: Their lengths. `test` spreads its programs evenly over them, the shorter ones having one more where the
@@ -51,7 +52,7 @@ class Recipe:
     """
 
     split: Split
-    task: Task
+    task: ProgramKind
     count: int
     seed: int
     lengths: Lengths
@@ -120,7 +121,7 @@ class Recipe:
 
 def recipe(
     split: Split,
-    task: Task = "full",
+    task: Task | str = FULL,
     count: int | None = None,
     seed: int | None = None,
     lengths: Lengths | None = None,
@@ -130,7 +131,7 @@ def recipe(
 
     Args:
         split: `train`, `validation` or `test`.
-        task: Full programs, or programs with one masked line.
+        task: The task that the programs are for, or its name.
         count: Number of programs; by default 500 for each test length, 5,000 for validation. Training has no default.
         seed: Which programs; by default `TRAIN_SEED`, `VALIDATION_SEED` or `TEST_SEED`.
         lengths: By default the training lengths up to 10, exactly 10, and each of 20, 30, ..., 100.
@@ -143,25 +144,25 @@ def recipe(
         if split == "train":
             raise ValueError("A training split has no usual size; say how many programs it is to have.")
         count = VALIDATION_COUNT if split == "validation" else TEST_COUNT_PER_LENGTH * len(lengths.lengths)
-    return Recipe(split, task, count, _SEEDS[split] if seed is None else seed, lengths, grammar)
+    return Recipe(split, find_task(task).programs, count, _SEEDS[split] if seed is None else seed, lengths, grammar)
 
 
 def training_sampler(
-    task: Task = "full", c: int = TRAINING_LENGTH, seed: int = TRAIN_SEED, grammar: Grammar = PAPER
+    task: Task | str = FULL, c: int = TRAINING_LENGTH, seed: int = TRAIN_SEED, grammar: Grammar = PAPER
 ) -> Sampler:
     """The endless training programs of a task, of length up to `c`; nothing withheld is among them."""
     return recipe("train", task, 1, seed, Lengths.training(c), grammar).sampler(Lengths.training(c))
 
 
 def build_validation_set(
-    task: Task = "full", count: int = VALIDATION_COUNT, c: int = TRAINING_LENGTH, threads: int = 1
+    task: Task | str = FULL, count: int = VALIDATION_COUNT, c: int = TRAINING_LENGTH, threads: int = 1
 ) -> ProgramTable:
     """The first `count` withheld programs of length exactly `c`, which select models."""
     return recipe("validation", task, count, lengths=Lengths.exact(c)).table(0, count, threads)
 
 
 def build_test_set(
-    task: Task = "full",
+    task: Task | str = FULL,
     count_per_length: int = TEST_COUNT_PER_LENGTH,
     threads: int = 1,
 ) -> ProgramTable:

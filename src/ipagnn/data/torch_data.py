@@ -15,6 +15,7 @@ from ipagnn.data.collate import PAPER_BUDGET, StepBudget, collate
 from ipagnn.data.contract import Batch
 from ipagnn.data.shards import DataSet, read_shards
 from ipagnn.data.stream import Source
+from ipagnn.data.tasks import VALUE, Target
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
 
@@ -95,13 +96,14 @@ class Collator:
     `model.collator()` gives the one of a model. It knows the model's options and holds no weights.
 
     Attributes:
-        budget, grammar, indent, trace: As in `collate`.
+        budget, grammar, indent, trace, targets: As in `collate`.
     """
 
     budget: StepBudget = PAPER_BUDGET
     grammar: Grammar = PAPER
     indent: bool = True
     trace: bool = False
+    targets: tuple[Target, ...] = (VALUE,)
 
     def __call__(self, items: Sequence[Item]) -> Batch:
         """The batch of items, on the CPU."""
@@ -114,4 +116,5 @@ class Collator:
             indent=self.indent,
             trace=self.trace,
             extended=self.grammar.is_extended,
+            targets=self.targets,
         )

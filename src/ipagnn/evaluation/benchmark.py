@@ -6,9 +6,10 @@ from typing import Any, Final
 import torch
 
 from ipagnn.data.splits import TEST_COUNT_PER_LENGTH, TEST_LENGTHS, Recipe, recipe
+from ipagnn.data.tasks import FULL, VALUE, Task
 from ipagnn.evaluation.evaluate import Progress, evaluate
 from ipagnn.evaluation.summary import Summary, summarise
-from ipagnn.languages.arithmetic import AUTHORS, PAPER, Grammar, Lengths, Task
+from ipagnn.languages.arithmetic import AUTHORS, PAPER, Grammar, Lengths
 from ipagnn.languages.arithmetic.holes import ceiling
 from ipagnn.models import ProgramModel
 
@@ -19,7 +20,7 @@ AUTHORS_D_TEST: Final = "D_test with the authors' labels"
 
 
 def build_test_recipe(
-    task: Task = "full",
+    task: Task | str = FULL,
     lengths: Sequence[int] = TEST_LENGTHS,
     count: int = TEST_COUNT_PER_LENGTH,
     seed: int | None = None,
@@ -61,7 +62,8 @@ def evaluate_on_test_set(
         prune=prune,
         progress=progress,
     )
-    best = ceiling(table, wanted.grammar) if wanted.task == "partial" else None
+    task = model.task_for(wanted.task)
+    best = ceiling(table, wanted.grammar) if task.masked and VALUE in task.targets else None
     return summarise(evaluation, best) | {"set": describe(wanted)}
 
 

@@ -1,7 +1,7 @@
 """Running a model over a whole set of programs: fixed order, nothing dropped, little memory.
 
 Programs are sorted by size and batched by a budget of bytes, then put back in the order they came in. A result does not
-depend on the batch it was computed in, but for the rounding of float32; `Evaluation.margin` says how far each answer
+depend on the batch it was computed in, but for the rounding of float32; `Answers.margin` says how far each answer
 was from turning over.
 """
 
@@ -14,15 +14,17 @@ from typing import Final, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from ipagnn.data.collate import TRACE_LIMIT, graphs_of
 from ipagnn.data.contract import Batch
+from ipagnn.data.tasks import VALUE, Task, find_task
+from ipagnn.evaluation.answers import Answers, read_answers
 from ipagnn.evaluation.pointer import PointerMetrics, measure_pointer
 from ipagnn.evaluation.results import Evaluation
+from ipagnn.evaluation.score import judge
 from ipagnn.evaluation.tables import UnboundedRunner
 from ipagnn.languages.arithmetic._compiled.trace import loop_depths, trace_nodes
-from ipagnn.languages.arithmetic.program import ProgramTable, Task
+from ipagnn.languages.arithmetic.program import ProgramKind, ProgramTable
 from ipagnn.languages.arithmetic.vocabulary import MASK
 from ipagnn.models import Output, ProgramModel
 from ipagnn.ops import can_stream
@@ -38,7 +40,6 @@ CPU_BATCH_BYTES: Final = 256 * 2**20
 LONGEST_TRACE: Final = 5_000_000
 """True traces are followed this far; longer ones count as this long."""
 
-Array = npt.NDArray[np.generic]
 Progress = Callable[[int], None]
 
 
@@ -85,17 +86,19 @@ def evaluate(
         runner = _Runner(model, device, batch_bytes, pointer=pointer, execution=execution, prune=prune)
     parts: list[Evaluation] = []
     done = 0
+    first: ProgramKind | None = None
     with _evaluating(model), _worker(next(model.parameters()).device) as runner.call:
         for table in [programs] if isinstance(programs, ProgramTable) else programs:
             if not len(table):
                 continue
             table.check(extended=True)
-            task = _task_of(table, done)
-            if task not in model.tasks or (parts and task != parts[0].task):
-                allowed = parts[0].task if parts else " or ".join(model.tasks)
+            kind = _kind_of(table, done)
+            readable = [first] if first else list(dict.fromkeys(find_task(name).programs for name in model.tasks))
+            if kind not in readable:
                 why = "as the programs before it are" if parts else f"which is what {model.name} reads"
-                raise ValueError(f"Program {done} is {task}; all must be {allowed}, {why}.")
-            if (table.target < 0).any():
+                raise ValueError(f"Program {done} is {kind}; all must be {' or '.join(readable)}, {why}.")
+            first, task = kind, model.task_for(kind)
+            if VALUE in task.targets and (table.target < 0).any():
                 unknown = done + int((table.target < 0).argmax())
                 raise ValueError(f"Program {unknown} has no target, so nothing can be said about the prediction.")
             finished = done
@@ -131,7 +134,7 @@ def _evaluating(model: ProgramModel) -> Iterator[None]:
         model.train(training)
 
 
-def _task_of(table: ProgramTable, first: int) -> Task:
+def _kind_of(table: ProgramTable, first: int) -> ProgramKind:
     masked = np.add.reduceat(table.line_tokens[:, 1] == MASK, table.line_offsets[:-1], dtype=np.int64) > 0
     if masked.all():
         return "partial"
@@ -191,37 +194,54 @@ class _Runner:
     def run(self, table: ProgramTable, task: Task, progress: Progress) -> Evaluation:
         sizes = self._measure(table, task)
         order = np.lexsort((np.arange(len(table)), sizes.lines, sizes.nodes, self._rounds(sizes)))
-        results: dict[str, Array] = {}
+        correct = np.empty(len(table), np.bool_)
+        loss: npt.NDArray[np.float64] | None = np.empty(len(table), np.float64)
+        answers: list[dict[str, Answers]] = []
         pointers: list[PointerMetrics] = []
         work = sizes.nodes * self._rounds(sizes)
         done, total = 0, max(int(work.sum()), 1)
         for chosen, streaming in self._batches(order, sizes):
-            told, pointer = self._run_batch(table.take(chosen), streaming, task)
-            for name, values in told.items():
-                results.setdefault(name, np.empty(len(table), values.dtype))[chosen] = values
-            if pointer is not None:
-                pointers.append(pointer)
+            output, batch = self._run_batch(table.take(chosen), streaming)
+            judged = judge(self.model, output, batch)
+            correct[chosen] = judged.correct.cpu().numpy()
+            loss = None if loss is None or judged.loss is None else loss
+            if loss is not None and judged.loss is not None:
+                loss[chosen] = judged.loss.double().cpu().numpy()
+            answers.append(
+                {each.name: read_answers(each, output.predictions[each.name], batch) for each in task.targets}
+            )
+            if self.record:
+                pointers.append(
+                    measure_pointer(
+                        *(output["pointer"], output["branch"], batch.to("cpu"), self.model.config.grammar),
+                        traced=not task.masked,
+                    )
+                )
             done += int(work[chosen].sum())
             progress(len(table) * done // total)
         progress(len(table))
         backwards = np.argsort(order)
         return Evaluation(
             self.model.name,
-            task,
+            task.name,
             sizes.lines.astype(np.int32),
             sizes.steps.astype(np.int32),
-            table.target.copy(),
+            correct,
+            {
+                each.name: Answers.concatenate([said[each.name] for said in answers]).take(backwards)
+                for each in task.targets
+            },
             trace_length=sizes.trace_length,
             loop_depth=sizes.loop_depth,
+            loss=loss,
             pointer=PointerMetrics.concatenate(pointers).take(backwards) if pointers else None,
-            **results,  # type: ignore[arg-type]
         )
 
     def _measure(self, table: ProgramTable, task: Task) -> _Sizes:
         budget, grammar = self.model.config.budget, self.model.config.grammar
         offsets, tokens, _, _, true, false, steps = graphs_of(table, budget, grammar.modulus, grammar.condition_modulus)
         lengths, depths = np.full((2, len(table)), -1, np.int64)
-        if task == "full":
+        if not task.masked:
             for i, (first, end) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
                 nodes, problem = trace_nodes(
                     tokens[first:end],
@@ -282,36 +302,10 @@ class _Runner:
             return sizes.lines
         return np.minimum(sizes.trace_length, TRACE_LIMIT) if self.model.walks == "trace" else sizes.steps
 
-    def _run_batch(
-        self, table: ProgramTable, streaming: bool, task: Task
-    ) -> tuple[dict[str, Array], PointerMetrics | None]:
-        batch = self.model.collate(table)
-        output = self.call(self._forward, batch, STREAMING if streaming else self.prune)
-        measured = None
-        if self.record:
-            measured = measure_pointer(output["pointer"], output["branch"], batch, self.model.config.grammar, task)
-        correct = self.model.correct(output, batch).cpu().numpy()
-        return _read_logits(output.logits, batch.target) | {"correct": correct}, measured
+    def _run_batch(self, table: ProgramTable, streaming: bool) -> tuple[Output, Batch]:
+        batch = self.model.collate(table).to(self.device)
+        return self.call(self._forward, batch, STREAMING if streaming else self.prune), batch
 
+    @torch.inference_mode()
     def _forward(self, batch: Batch, prune: float) -> Output:
-        with torch.inference_mode():
-            return self.model(batch.to(self.device), record=self.record, execution=self.execution, prune=prune)
-
-
-def _read_logits(logits: Tensor, target: Tensor) -> dict[str, Array]:
-    """Everything about the predictions of a batch. logits [program, class], target [program]"""
-    logits = logits.float()
-    target = target.to(logits.device)
-    outside = target >= logits.shape[1]  # a user's program may have a value that the model has no class for
-    of_target = logits.gather(1, target.clamp(max=logits.shape[1] - 1)[:, None])
-    classes = torch.arange(logits.shape[1], device=logits.device)
-    ahead = (logits > of_target) | ((logits == of_target) & (classes < target[:, None]))
-    top = logits.topk(min(2, logits.shape[1]), dim=1).values
-    prediction = logits.argmax(dim=1)
-    values: dict[str, tuple[Tensor, type]] = {
-        "prediction": (prediction, np.int64),
-        "rank": (torch.where(outside, logits.shape[1], ahead.sum(dim=1)), np.int32),
-        "confidence": (logits.softmax(dim=1).amax(dim=1), np.float32),
-        "margin": (top[:, 0] - top[:, -1], np.float32),
-    }
-    return {name: tensor.cpu().numpy().astype(kind) for name, (tensor, kind) in values.items()}
+        return self.model(batch, record=self.record, execution=self.execution, prune=prune)

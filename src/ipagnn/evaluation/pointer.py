@@ -12,7 +12,6 @@ from torch import Tensor
 from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic._compiled.trace import trace_nodes
 from ipagnn.languages.arithmetic.grammar import Grammar
-from ipagnn.languages.arithmetic.program import Task
 from ipagnn.ops import steps_to_exit
 
 DISCRETE: Final = 0.99
@@ -59,7 +58,7 @@ class PointerMetrics:
         return PointerMetrics(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def measure_pointer(pointer: Tensor, branch: Tensor, batch: Batch, grammar: Grammar, task: Task) -> PointerMetrics:
+def measure_pointer(pointer: Tensor, branch: Tensor, batch: Batch, grammar: Grammar, *, traced: bool) -> PointerMetrics:
     """Measure a recorded pointer.
 
     Args:
@@ -67,7 +66,7 @@ def measure_pointer(pointer: Tensor, branch: Tensor, batch: Batch, grammar: Gram
         branch: The same. [step, node]
         batch: The programs, on the CPU.
         grammar: Decides the true trace.
-        task: The true trace is known of full programs only.
+        traced: Whether the true traces are known, as of complete programs only.
     """
     steps, owner = batch.steps.long(), batch.node_program.long()
     to_exit = steps_to_exit(batch.graphs).long()
@@ -85,7 +84,7 @@ def measure_pointer(pointer: Tensor, branch: Tensor, batch: Batch, grammar: Gram
     last = steps.clamp(max=len(at_exit) - 1)
     arrived = (at_exit >= ARRIVED) & (torch.arange(len(at_exit))[:, None] <= steps)
     exit_step = torch.where(arrived.any(dim=0), arrived.int().argmax(dim=0), -1)
-    path_length, path_prefix, path_exact = _follow(branch.cpu().numpy(), batch, to_exit.numpy(), grammar, task)
+    path_length, path_prefix, path_exact = _follow(branch.cpu().numpy(), batch, to_exit.numpy(), grammar, traced)
     return PointerMetrics(
         decided=by_program(decided),
         discrete=by_program(discrete),
@@ -98,13 +97,13 @@ def measure_pointer(pointer: Tensor, branch: Tensor, batch: Batch, grammar: Gram
 
 
 def _follow(
-    branch: npt.NDArray[np.float32], batch: Batch, to_exit: IntArray, grammar: Grammar, task: Task
+    branch: npt.NDArray[np.float32], batch: Batch, to_exit: IntArray, grammar: Grammar, traced: bool
 ) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
     """Walk the path of likelier branches in all programs at once, beside their true traces."""
     true, false = batch.true.numpy(), batch.false.numpy()
     exits, steps = batch.exits.numpy(), batch.steps.numpy()
     node = batch.starts.numpy().copy()
-    offsets, trace, lengths = _traces(batch, grammar) if task == "full" else (None, None, None)
+    offsets, trace, lengths = _traces(batch, grammar) if traced else (None, None, None)
     walked = np.zeros(len(batch), np.int64)
     prefix = np.zeros(len(batch), np.int64)
     going, agrees = node != exits, np.ones(len(batch), np.bool_)

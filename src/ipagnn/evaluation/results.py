@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ipagnn.evaluation.answers import Answers, Array
 from ipagnn.evaluation.pointer import PointerMetrics
-from ipagnn.languages.arithmetic.program import Task
+from ipagnn.evaluation.score import Score
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -16,39 +17,49 @@ class Evaluation:
 
     Attributes:
         model: Name of the model in the registry.
-        task: Full programs, or programs with one masked line.
+        task: Name of the task.
         length: Lines. int32 [program]
         steps: Steps the model was given; where it was not bounded those it took, -1 if unknown. int32 [program]
-        target: The true value. int64 [program]
-        prediction: The likeliest value, the smallest of several; -1 where the model came to no end. int64 [program]
         correct: What counts as right, by `ProgramModel.correct`. bool [program]
-        rank: Values that the model finds likelier than the target; 0 where it is right. int32 [program]
-        confidence: Probability of the prediction. float32 [program]
-        margin: Difference between the two largest logits. float32 [program]
+        answers: What the model said about each target, by the target's name.
         trace_length: Statements of the true trace; -1 where it is unknown, as for partial programs. int64 [program]
         loop_depth: Loops within loops on the true trace: 0 if it comes to none. -1 where it is unknown. int64 [program]
+        loss: `ProgramModel.loss`; None where it is not known, as of models that run over tables. float64 [program]
         pointer: What the instruction pointer did; None if it was not asked for or the model has none.
         bounded: Whether the model had a number of steps. If not, it ran to the end over tables or automata, and the
             confidence is the probability that all steps of the run go as they did: over automata 1.
     """
 
     model: str
-    task: Task
+    task: str
     length: npt.NDArray[np.int32]
     steps: npt.NDArray[np.int32]
-    target: npt.NDArray[np.int64]
-    prediction: npt.NDArray[np.int64]
     correct: npt.NDArray[np.bool_]
-    rank: npt.NDArray[np.int32]
-    confidence: npt.NDArray[np.float32]
-    margin: npt.NDArray[np.float32]
+    answers: dict[str, Answers]
     trace_length: npt.NDArray[np.int64]
     loop_depth: npt.NDArray[np.int64]
+    loss: npt.NDArray[np.float64] | None = None
     pointer: PointerMetrics | None = None
     bounded: bool = True
 
     def __len__(self) -> int:
-        return len(self.target)
+        return len(self.correct)
+
+    @property
+    def score(self) -> Score:
+        """Loss and right answers over all programs."""
+        loss = float("nan") if self.loss is None else float(self.loss.mean())
+        return Score(loss=loss, correct=int(self.correct.sum()), count=len(self))
+
+    @property
+    def target(self) -> Array:
+        """The true values: `answers["value"].target`. int64 [program]"""
+        return self.answers["value"].target
+
+    @property
+    def prediction(self) -> Array:
+        """The predicted values: `answers["value"].prediction`. int64 [program]"""
+        return self.answers["value"].prediction
 
     @staticmethod
     def concatenate(parts: "list[Evaluation]") -> "Evaluation":
@@ -57,6 +68,9 @@ class Evaluation:
             field.name: np.concatenate([getattr(part, field.name) for part in parts])
             for field in fields(Evaluation)
             if isinstance(getattr(parts[0], field.name), np.ndarray)
+        }
+        joined["answers"] = {
+            name: Answers.concatenate([part.answers[name] for part in parts]) for name in parts[0].answers
         }
         pointers = [part.pointer for part in parts if part.pointer is not None]
         return replace(parts[0], **joined, pointer=PointerMetrics.concatenate(pointers) if pointers else None)

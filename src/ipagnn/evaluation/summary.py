@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ipagnn.evaluation.metrics import measure
 from ipagnn.evaluation.pointer import DISCRETE, PointerMetrics
 from ipagnn.evaluation.results import Evaluation
 from ipagnn.languages.arithmetic.holes import Ceiling
@@ -40,13 +41,15 @@ def summarise(evaluation: Evaluation, ceiling: Ceiling | None = None) -> Summary
 
     Args:
         evaluation: What the model said.
-        ceiling: What the best guess achieves on the same programs (partial task).
+        ceiling: What the best guess achieves on the same programs, where they have masked lines.
 
     Returns:
-        `overall` and, by length, `by_length`: `accuracy`, `stderr`, `count` each. `bounded`: see `Evaluation`. `top`:
-        how often the target is among the k likeliest values. `calibration`: see `calibration`. `close`: how many
-        predictions hang on rounding. `trace` (full task, bounded): accuracy where the true trace fits the model's steps
-        and where it does not. `by_loops` (full task): accuracy by the depth of the loops on the true trace.
+        `overall` and, by length, `by_length`: `accuracy`, `stderr`, `count` each. `loss`: its mean, where it is known.
+        `bounded`: see `Evaluation`. `targets`: every metric of every target, see `ipagnn.evaluation.metrics`. Of tasks
+        that predict the final value, `top`: how often the target is among the k likeliest values; `calibration`: see
+        `calibration`; and `close`: how many predictions hang on rounding. `trace` (complete programs, bounded):
+        accuracy where the true trace fits the model's steps and where it does not. `by_loops` (complete programs):
+        accuracy by the depth of the loops on the true trace.
         `ceiling`: see `_distance`. `pointer`: see `_pointer`.
     """
     correct, lengths = evaluation.correct, evaluation.length
@@ -56,10 +59,15 @@ def summarise(evaluation: Evaluation, ceiling: Ceiling | None = None) -> Summary
         "bounded": evaluation.bounded,
         "overall": share(correct),
         "by_length": {str(n): share(correct[lengths == n]) for n in np.unique(lengths).tolist()},
-        "top": {str(k): float((evaluation.rank < k).mean()) for k in TOP},
-        "calibration": calibration(evaluation.confidence, correct),
-        "close": int((evaluation.margin < CLOSE).sum()),
+        "targets": measure(evaluation.answers),
     }
+    if evaluation.loss is not None:
+        summary["loss"] = evaluation.score.loss
+    value = evaluation.answers.get("value")
+    if value is not None and value.rank is not None and value.confidence is not None and value.margin is not None:
+        summary["top"] = {str(k): float((value.rank < k).mean()) for k in TOP}
+        summary["calibration"] = calibration(value.confidence, correct)
+        summary["close"] = int((value.margin < CLOSE).sum())
     known = evaluation.trace_length >= 0
     if known.any():
         if evaluation.bounded:

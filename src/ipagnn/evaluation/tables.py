@@ -8,9 +8,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ipagnn.data.tasks import Task
+from ipagnn.evaluation.answers import Answers
 from ipagnn.evaluation.results import Evaluation
 from ipagnn.languages.arithmetic.grammar import Grammar
-from ipagnn.languages.arithmetic.program import ProgramTable, Task
+from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.table_run import ENDS, run_tables
 from ipagnn.languages.arithmetic.tables import ValueTables, program_statements, refusal
 from ipagnn.models import ProgramModel
@@ -51,8 +53,10 @@ class UnboundedRunner:
             parts.append(measured | {"trace_length": lengths, "loop_depth": depths})
             progress(first + len(part))
         results: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        said = {name: results.pop(name) for name in ("prediction", "rank", "confidence", "margin")}
+        answers = {"value": Answers(kind="class", target=table.target.copy(), **said)}
         lengths = table.lengths.astype(np.int32)
-        return Evaluation(self.model.name, task, lengths, target=table.target.copy(), bounded=False, **results)
+        return Evaluation(self.model.name, task.name, lengths, answers=answers, bounded=False, **results)
 
 
 def _measure_tables(model: TabulatedModel, table: ProgramTable) -> dict[str, Array]:
@@ -94,7 +98,7 @@ def _true_traces(
     grammar: Grammar, table: ProgramTable, task: Task
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Statements of the true traces, and loops within loops on them; -1 where that is not known. [program] each"""
-    if task == "partial":
+    if task.masked:
         unknown = np.full((2, len(table)), -1, np.int64)
         return unknown[0], unknown[1]
     modulus = grammar.modulus if refusal(grammar) is None else max(grammar.condition_modulus, _TRACED)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ipagnn.data import StepBudget
-from ipagnn.languages.arithmetic import Grammar, Program, Task, parse
+from ipagnn.data.tasks import find_task
+from ipagnn.languages.arithmetic import Grammar, Program, ProgramKind, parse
 from ipagnn.models import ModelConfig, ProgramModel, available_models, load_model
 from ipagnn.models.automata import AutomataModel
 from ipagnn.models.files import model_path
@@ -19,7 +20,7 @@ PRUNE: Final = 1e-4
 """Pointer mass below this is then not followed."""
 _KEPT_MODELS: Final = 8
 
-DEFAULT_MODELS: Final[dict[Task, str]] = {"full": "env-ipa-gnn-full", "partial": "env-ipa-gnn-partial"}
+DEFAULT_MODELS: Final[dict[ProgramKind, str]] = {"full": "env-ipa-gnn-full", "partial": "env-ipa-gnn-partial"}
 """The models in the package that answer where none is named."""
 DIGITS_MODEL: Final = "env-ipa-gnn-any"
 """The same where a number of digits is asked for."""
@@ -131,7 +132,7 @@ def choose_models(
         return [(loaded.with_budget(steps), [*range(len(sources))])]
     if model is not None:
         return [(load_cached(model, digits).with_budget(steps), [*range(len(sources))])]
-    by_task: dict[Task, list[int]] = {}
+    by_task: dict[ProgramKind, list[int]] = {}
     for i, source in enumerate(sources):
         by_task.setdefault("partial" if parse(source).is_partial else "full", []).append(i)
     return [
@@ -139,7 +140,7 @@ def choose_models(
     ]
 
 
-def default_model(task: Task, digits: int | None = None) -> str:
+def default_model(task: ProgramKind, digits: int | None = None) -> str:
     """Name of the model in the package for a task, and for a number of digits where one is asked for.
 
     Raises:
@@ -149,7 +150,7 @@ def default_model(task: Task, digits: int | None = None) -> str:
     available = available_models()
     if usual in available:
         return usual
-    what = "complete programs" if task == "full" else "programs with a masked line"
+    what = find_task(task).subject
     come = f"those that come with it are {', '.join(available)}" if available else "none comes with it"
     raise ValueError(
         f"This installation has no model {usual} for {what} ({come}); name one with --model (in Python model=…): a "

@@ -11,7 +11,7 @@ from ipagnn.data import StepBudget
 from ipagnn.inference.loaded import LoadedModel, ModelLike, choose_models
 from ipagnn.inference.run import Run, run_programs
 from ipagnn.inference.trust import trust_sentence, warnings_of
-from ipagnn.languages.arithmetic import ExecutionError, Grammar, Program, Task, execute, format_program
+from ipagnn.languages.arithmetic import ExecutionError, Grammar, Program, ProgramKind, execute, format_program
 from ipagnn.languages.arithmetic.holes import hole_distribution
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
 
@@ -78,7 +78,7 @@ class Prediction:
     results: npt.NDArray[np.int64] | None = field(default=None, repr=False)
 
     @property
-    def task(self) -> Task:
+    def task(self) -> ProgramKind:
         """`partial` if a line is masked."""
         return "partial" if self.program.is_partial else "full"
 

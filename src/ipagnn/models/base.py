@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from ipagnn._common.options import options_from_dict
 from ipagnn.data.collate import collate
 from ipagnn.data.contract import Batch
+from ipagnn.data.tasks import Target, Task, find_task
 from ipagnn.data.torch_data import Collator
 from ipagnn.languages.arithmetic.grammar import Grammar
-from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
+from ipagnn.languages.arithmetic.program import Program, ProgramKind, ProgramTable
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, refusal
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
 from ipagnn.nn.cell import Decoder, Dense, StatementRNN
+from ipagnn.nn.targets import target_correct, target_loss
 from ipagnn.ops import STATE_PARTS
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class ProgramModel(nn.Module, ABC):
         has_executions: Whether `forward` takes `execution` and `prune`, as there is more than one way to run it.
         records: Names of the quantities that it can record; see `ipagnn.models.output`.
         learns_from: Names of those that training asks it to record, as its `loss` reads them.
-        tasks: The tasks it can be trained and tested on.
+        tasks: Names of the tasks it can be trained and tested on; the first is meant where none is named.
         can_prune: Whether it has a pointer whose mass can be pruned.
         can_tabulate: Whether its states are values of variables, so that `tabulate` can write down what it has learned.
         reliable_lines: Longest programs that it answers as well as those of training; None if no limit is known.
@@ -86,7 +87,7 @@ class ProgramModel(nn.Module, ABC):
     has_executions: ClassVar[bool] = False
     records: ClassVar[frozenset[str]] = frozenset()
     learns_from: ClassVar[tuple[str, ...]] = ()
-    tasks: ClassVar[tuple[Task, ...]] = ("full", "partial")
+    tasks: ClassVar[tuple[str, ...]] = ("full", "partial")
     can_prune: ClassVar[bool] = False
     can_tabulate: ClassVar[bool] = False
     reliable_lines: ClassVar[int | None] = 10
@@ -193,16 +194,37 @@ class ProgramModel(nn.Module, ABC):
         return batch
 
     def loss(self, output: Output, batch: Batch) -> Tensor:
-        """What training minimises the mean of: the cross entropy of the target, in nats. [program]
+        """What training minimises the mean of: the losses of all targets, by their kind, in nats. [program]
 
-        A model whose output is no logits overrides this and `correct`.
+        A model that predicts something else than `Target.kind` says overrides this and `correct`.
         """
-        logits = output.logits.float() if output.logits.dtype in (torch.bfloat16, torch.float16) else output.logits
-        return cross_entropy(logits, batch.target.to(logits.device), reduction="none")
+        first, *others = (target_loss(each, output.predictions[each.name], batch) for each in self.targets)
+        return sum(others, first)
 
     def correct(self, output: Output, batch: Batch) -> Tensor:
-        """Which programs count as right: those whose likeliest value is the target. bool [program]"""
-        return output.logits.detach().argmax(dim=1) == batch.target.to(output.logits.device)
+        """Which programs count as right: those of which all targets are predicted right. bool [program]"""
+        right = [target_correct(each, output.predictions[each.name], batch) for each in self.targets]
+        return torch.stack(right).all(dim=0)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What it predicts, as its task declares."""
+        return self.task_for(None).targets
+
+    def task_for(self, programs: ProgramKind | None) -> Task:
+        """Its task on programs of a kind: the one that it was trained for if that fits, or else the first that does.
+
+        Args:
+            programs: `full` or `partial`; None takes both.
+
+        Raises:
+            ValueError: It has no task on such programs.
+        """
+        known = [find_task(name) for name in (self.task, *self.tasks) if name is not None]
+        for task in known:
+            if programs in (None, task.programs):
+                return task
+        raise ValueError(f"The model {self.name!r} reads {known[0].programs} programs, and these are {programs}.")
 
     @property
     def runs_on(self) -> Literal["tables", "automata"] | None:
@@ -265,17 +287,22 @@ class ProgramModel(nn.Module, ABC):
             modulus=grammar.modulus,
             condition_modulus=grammar.condition_modulus,
             indent=self.config.indent,
-            trace=trace or self.walks == "trace",
+            trace=trace or self._reads_trace,
             extended=grammar.is_extended,
+            targets=self.targets,
         )
 
     def collate_for_training(self, table: ProgramTable) -> Batch:
         """The batch that a step of training learns from; that of `collate` unless a model trains on other targets."""
         return self.collate(table)
 
+    @property
+    def _reads_trace(self) -> bool:
+        return self.walks == "trace" or self.task_for(None).trace
+
     def collator(self) -> Collator:
         """What makes batches for this model out of the items of a `ProgramDataset` or `ProgramStream`."""
-        return Collator(self.config.budget, self.config.grammar, self.config.indent, self.walks == "trace")
+        return Collator(self.config.budget, self.config.grammar, self.config.indent, self._reads_trace, self.targets)
 
     def with_config(self, **changes: Any) -> Self:
         """A model over the same weights, with options changed that those do not depend on, such as `budget`."""

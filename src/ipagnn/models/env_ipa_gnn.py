@@ -326,7 +326,7 @@ class EnvIPAGNN(ProgramModel):
         if modulus == grammar.modulus:
             return batch
         final = final_values(table, replace(grammar, modulus=modulus))[:, grammar.target_variable]
-        return replace(batch, target=torch.from_numpy(np.ascontiguousarray(final)))
+        return replace(batch, targets={"value": torch.from_numpy(np.ascontiguousarray(final))})
 
     def prepare(self, batch: Batch, *, record: Collection[str] = ()) -> Batch:
         """See `ProgramModel.prepare`."""

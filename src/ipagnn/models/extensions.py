@@ -1,4 +1,4 @@
-"""Models from outside the package: files that a user names, and entry points of installed packages.
+"""Models and tasks from outside the package: files that a user names, and entry points of installed packages.
 
 A file is imported only when a person names it (`--import FILE`, `--model FILE:Class`, `import_models`). Settings and
 weight files name a model by its `name` alone, so no file that is merely read can cause code to run.
@@ -11,6 +11,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ipagnn.data.tasks import TASKS
+
 if TYPE_CHECKING:
     from ipagnn.models.base import ProgramModel
 
@@ -19,7 +21,7 @@ ENTRY_POINTS: Final = "ipagnn.models"
 
 
 def import_models(place: str | Path, known: Mapping[str, type["ProgramModel"]]) -> list[str]:
-    """Import a Python file, whose `@register` makes its models known.
+    """Import a Python file, whose `@register` makes its models known, and whose `register_task` its tasks.
 
     Args:
         place: The file; `FILE.py:Class` wants one class of it.
@@ -29,7 +31,7 @@ def import_models(place: str | Path, known: Mapping[str, type["ProgramModel"]]) 
         Names of the models that are in the file; of the one model if a class is named.
 
     Raises:
-        ValueError: There is no such file or class, or no model in it is registered.
+        ValueError: There is no such file or class, or no model and no task in it is registered.
     """
     path, _, wanted = str(place).partition(".py:")
     file = Path(path if path.endswith(".py") else f"{path}.py").resolve()
@@ -48,7 +50,8 @@ def import_models(place: str | Path, known: Mapping[str, type["ProgramModel"]]) 
             del sys.modules[name]
             raise
     found = {model.__name__: each for each, model in known.items() if model.__module__ == name}
-    if not found:
+    tasks = [task for task in TASKS.values() if any(target.read.__module__ == name for target in task.targets)]
+    if not found and (wanted or not tasks):
         raise ValueError(f"{file} registers no model; put @register above its class.")
     if not wanted:
         return list(found.values())

@@ -42,7 +42,7 @@ def model_class(name: str) -> type[ProgramModel]:
 
 
 def register_file(place: str | Path) -> list[str]:
-    """Make the models of a Python file known, which is imported.
+    """Make the models and tasks of a Python file known, which is imported.
 
     Args:
         place: `FILE.py`, or `FILE.py:Class` for one of its classes.
@@ -51,7 +51,7 @@ def register_file(place: str | Path) -> list[str]:
         Their names.
 
     Raises:
-        ValueError: There is no such file or class, or no model in it is registered.
+        ValueError: There is no such file or class, or no model and no task in it is registered.
     """
     return import_models(place, MODELS)
 

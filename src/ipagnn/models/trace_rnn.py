@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.contract import Batch
-from ipagnn.languages.arithmetic.program import Task
 from ipagnn.models.base import Walk
 from ipagnn.models.registry import register
 from ipagnn.models.sequence import SequenceModel, Sequences
@@ -26,7 +25,7 @@ class TraceRNN(SequenceModel):
     title: ClassVar[str] = "Trace RNN (oracle)"
     walks: ClassVar[Walk] = "trace"
     records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "states"})
-    tasks: ClassVar[tuple[Task, ...]] = ("full",)
+    tasks: ClassVar[tuple[str, ...]] = ("full",)
 
     @staticmethod
     def statements(batch: Batch) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 import re
 from typing import Any, Final
 
+from ipagnn.data.tasks import find_task
 from ipagnn.evaluation.benchmark import on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER
 from ipagnn.models import model_title
@@ -12,7 +13,6 @@ from ipagnn.reporting.groups import describe_settings
 from ipagnn.reporting.runs import RunRecord
 
 _LONGER: Final = "**Accuracy on longer programs**"
-_SUBJECT: Final = {"full": "complete programs", "partial": "programs with one masked line"}
 _READS: Final = {
     "trace-rnn": "It is given the true trace of the program, which only running it can tell: an oracle.",
     "line-rnn": "It reads the lines once from top to bottom, whatever branches and loops do.",
@@ -42,8 +42,8 @@ def model_card(
     lines = [
         f"# {name}",
         "",
-        f"{model_title(run.model.name)} with {run.model.hidden} hidden units for {_SUBJECT[task]} of {language}: it "
-        f"predicts v0 mod {run.model.grammar.modulus} at their end.{reads}",
+        f"{model_title(run.model.name)} with {run.model.hidden} hidden units for {find_task(task).subject} of "
+        f"{language}: it predicts v0 mod {run.model.grammar.modulus} at their end.{reads}",
         "",
         f"- **Data**: {programs(run.result['examples'])} programs of up to {config.data.length} lines, "
         f"{'drawn as training went' if config.data.source == 'stream' else 'from a fixed data set'}, seed {config.seed}"

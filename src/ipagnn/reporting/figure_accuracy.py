@@ -1,21 +1,18 @@
-"""Accuracy by program length, full and partial (figure 3)."""
+"""Accuracy by program length, a panel for each task (figure 3)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_lowercase
 from typing import Any, Final, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ipagnn.languages.arithmetic import Task
+from ipagnn.data.tasks import TASKS
 from ipagnn.models import model_title
 from ipagnn.reporting.style import BLACK, LIGHT, line_looks, style
 
-_PANELS: Final[tuple[tuple[Task, str], ...]] = (
-    ("full", "Execution of full programs"),
-    ("partial", "Execution of partial programs"),
-)
 _WIDTH: Final = 6.8
 """Inches of the whole figure."""
 _Corner = Literal["upper left", "upper center"]
@@ -48,7 +45,7 @@ class Curve:
     overall: float
 
 
-def curves(summaries: Sequence[Mapping[str, Any]], task: Task) -> list[Curve]:
+def curves(summaries: Sequence[Mapping[str, Any]], task: str) -> list[Curve]:
     """One curve for each model and variant, the best first; their runs are averaged where all have a length."""
     by_model: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for summary in summaries:
@@ -79,7 +76,7 @@ def accuracy_figure(summaries: Sequence[Mapping[str, Any]], training_lengths: Se
     Raises:
         ValueError: There is nothing to draw.
     """
-    panels = [(task, title, found) for task, title in _PANELS if (found := curves(summaries, task))]
+    panels = [(name, task.title or name, found) for name, task in TASKS.items() if (found := curves(summaries, name))]
     if not panels:
         raise ValueError("There are no results to draw; evaluate at least one model.")
     trained = training_lengths[0] if len(set(training_lengths)) == 1 else None
@@ -96,7 +93,7 @@ def accuracy_figure(summaries: Sequence[Mapping[str, Any]], training_lengths: Se
             left, bottom = (width * i + 0.48) / _WIDTH, (legend + 0.4) / height
             axes = figure.add_axes((left, bottom, (width - 0.6) / _WIDTH, 1.75 / height))
             _panel(axes, found, _ceiling(summaries, task), trained)
-            axes.set_title(f"({'ab'[i]}) {title}")
+            axes.set_title(f"({ascii_lowercase[i]}) {title}")
             _legend(figure, axes, (width * (i + 0.5) / _WIDTH, legend / height), "upper center", columns)
         return figure
 
@@ -183,7 +180,7 @@ def _panel(axes: Axes, found: Sequence[Curve], best: Mapping[int, float] | None,
     axes.set_axisbelow(True)
 
 
-def _ceiling(summaries: Sequence[Mapping[str, Any]], task: Task) -> dict[int, float] | None:
+def _ceiling(summaries: Sequence[Mapping[str, Any]], task: str) -> dict[int, float] | None:
     """What the best guess achieves, by length, if some summary tells."""
     for summary in summaries:
         if summary["task"] == task and "ceiling" in summary:

@@ -6,7 +6,7 @@ from typing import Final
 from matplotlib.figure import Figure
 
 from ipagnn.data.splits import TEST_SEED
-from ipagnn.languages.arithmetic import Lengths, Program, Sampler, Task, parse
+from ipagnn.languages.arithmetic import Lengths, Program, ProgramKind, Sampler, parse
 from ipagnn.models import ProgramModel
 from ipagnn.reporting import paper
 from ipagnn.reporting.figure_pointer import pointer_figure, trace_pointer
@@ -34,7 +34,7 @@ def given(model: ProgramModel, programs: Sequence[Program]) -> Figure:
     return pointer_figure([trace_pointer(model, [program]) for program in programs], columns=1)
 
 
-def own_language(model: ProgramModel, task: Task) -> Figure:
+def own_language(model: ProgramModel, task: ProgramKind) -> Figure:
     """The pointer on four programs of the model's own language, the first that have a loop and ten lines."""
     sampler = Sampler(task, Lengths.exact(10), model.config.grammar, TEST_SEED)
     drawn = sampler.table(0, 1_000)
@@ -42,7 +42,7 @@ def own_language(model: ProgramModel, task: Task) -> Figure:
     return pointer_figure([trace_pointer(model, [program]) for program in (loops or list(drawn))[:4]])
 
 
-POINTER_FIGURES: Final[dict[str, tuple[Task, Callable[[ProgramModel], Figure]]]] = {
+POINTER_FIGURES: Final[dict[str, tuple[ProgramKind, Callable[[ProgramModel], Figure]]]] = {
     "pointer": ("full", figure_4),
     "supplement": ("full", supplement),
     "supplement-masked": ("partial", supplement_masked),

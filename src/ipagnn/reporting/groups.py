@@ -100,7 +100,8 @@ def summarise_group(indices: Sequence[int], runs: Sequence[Document]) -> Documen
     selects = [run["selects"] for run in own if run["selects"] is not None]
     seconds = [run["cost"]["seconds"] for run in own if run["cost"]["seconds"]]
     test = spread([e["overall"]["accuracy"] for e in evaluations], evaluations[0]["overall"]["stderr"])
-    comparable = all(on_paper_test_set(evaluation) for evaluation in evaluations)
+    of_paper = any(task == first["task"] for _, task in paper.ACCURACY)
+    comparable = of_paper and all(on_paper_test_set(evaluation) for evaluation in evaluations)
     theirs = paper.ACCURACY.get((first["model"], first["task"])) if comparable else None
     return {
         "model": first["model"],

@@ -4,14 +4,15 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from matplotlib.figure import Figure
 
 from ipagnn import __version__
 from ipagnn._common.options import variants
+from ipagnn.data.tasks import TASKS
 from ipagnn.evaluation.benchmark import on_paper_test_set
-from ipagnn.languages.arithmetic import AUTHORS, PAPER, Task
+from ipagnn.evaluation.metrics import columns
+from ipagnn.languages.arithmetic import AUTHORS, PAPER
 from ipagnn.models import ProgramModel, model_title
 from ipagnn.reporting import paper
 from ipagnn.reporting.figure_accuracy import accuracy_figure
@@ -23,7 +24,6 @@ from ipagnn.reporting.runs import RunRecord
 from ipagnn.reporting.style import figure_bytes
 from ipagnn.training.runs.files import write_whole
 
-TASKS: Final[tuple[Task, ...]] = ("full", "partial")
 _STEPS, _TRACES = "enough steps", "taught by traces"
 """What has rows of its own beside `variants` of models: training with enough steps, which validation cannot judge, and
 with traces, which tell more than final values do."""
@@ -40,7 +40,8 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         their seed alone (see `summarise_group`). `rows`: for every model and variant (see `VARIANTS`) the accuracy of
         its best group on each task, and the paper's. Validation chooses, among groups measured on D_test if there are
         any; of runs trained with enough steps, the last programs of training do (see `RunRecord.selects`). `compared`:
-        tasks with a run on D_test, the only ones that the paper's numbers are given for. Shares are fractions.
+        tasks with a run on D_test, the only ones that the paper's numbers are given for. `metrics`: title, place in a
+        run and format of each metric of a target that has more than its accuracy. Shares are fractions.
     """
     described = [_run(run) for run in runs]
     members: dict[str, list[int]] = {}
@@ -49,7 +50,8 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
         members.setdefault(group_key(run.config, run.evaluation), []).append(i)
     order = list(dict.fromkeys((*paper.ORDER, *sorted(run["model"] for run in described))))
     groups = sorted((summarise_group(indices, described) for indices in members.values()), key=_merit, reverse=True)
-    groups.sort(key=lambda group: (TASKS.index(group["task"]), order.index(group["model"])))
+    tasks = list(TASKS)
+    groups.sort(key=lambda group: (tasks.index(group["task"]), order.index(group["model"])))
     compared = [task for task in TASKS if any(group["comparable"] and group["task"] == task for group in groups)]
     return {
         "title": f"Learning to execute programs: {'paper against these runs' if compared else 'these runs'}",
@@ -63,6 +65,14 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
             for kind in sorted({(group["model"], group["variant"]) for group in groups}, key=_place(order))
         ],
         "groups": groups,
+        "metrics": [
+            (
+                f"{name.replace('_', ' ')} of {target}",
+                f"evaluation.targets.{target}.{name}",
+                "percent" if is_share else "three",
+            )
+            for target, name, is_share in columns(run["evaluation"] for run in described)
+        ],
         "runs": described,
         "notes": _notes(described, compared),
     }
@@ -144,7 +154,7 @@ def _run(run: RunRecord) -> Document:
     }
 
 
-def _notes(runs: Sequence[Document], compared: Sequence[Task]) -> list[str]:
+def _notes(runs: Sequence[Document], compared: Sequence[str]) -> list[str]:
     """What a reader must know to compare the numbers."""
     notes = []
     other = [run["name"] for run in runs if not on_paper_test_set(run["evaluation"])]
@@ -207,7 +217,7 @@ def _pointers(
                 continue
             if model.config.grammar not in (PAPER, AUTHORS):
                 caption = f"Instruction pointer of {run.path.name} on programs of its language."
-                figures.append((caption, own_language(model, task)))
+                figures.append((caption, own_language(model, TASKS[task].programs)))
             else:
                 figures += [
                     (f"Instruction pointer of {run.path.name} on the paper's programs ({name}).", draw(model))

@@ -5,8 +5,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from ipagnn.reporting.formats import Format, duration, percent, programs, whole
+from ipagnn.reporting.formats import FORMATS, Format, duration, percent, programs, whole
 from ipagnn.reporting.groups import Document
+from ipagnn.reporting.report_html import look_up
 from ipagnn.training.runs.files import write_whole
 
 BEGIN: Final = "<!-- tables of `ipagnn report`: begin -->"
@@ -21,6 +22,7 @@ def markdown(document: Document, beside: Path | None = None) -> str:
         beside: Names of runs become links where their folders lie in this one.
     """
     tables = [_paper_and_ours(document), _groups(document, beside), _by_length(document)]
+    tables += [_metrics(document)] if document["metrics"] else []
     return "\n\n".join(["\n".join(table) for table in tables] + document["notes"]) + "\n"
 
 
@@ -93,6 +95,14 @@ def _by_length(document: Document) -> list[str]:
     for i, group in enumerate(document["groups"]):
         found = [_shown(group["by_length"].get(str(n)), percent) for n in lengths]
         lines.append(_line([str(i + 1), group["title"], group["task"], *found]))
+    return lines
+
+
+def _metrics(document: Document) -> list[str]:
+    lines = _head(["run", *(title for title, _, _ in document["metrics"])], text=1)
+    for run in document["runs"]:
+        found = [_shown(look_up(run, key), FORMATS[form]) for _, key, form in document["metrics"]]
+        lines.append(_line([run["name"], *found]))
     return lines
 
 

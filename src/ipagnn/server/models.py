@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ipagnn.inference.explain import explain_program
 from ipagnn.inference.loaded import DEFAULT_MODELS, LoadedModel, load_cached
-from ipagnn.languages.arithmetic import Task, parse
+from ipagnn.languages.arithmetic import ProgramKind, parse
 from ipagnn.models import available_models
 from ipagnn.models.files import MODEL_FILE
 
@@ -49,7 +49,7 @@ class Offer:
             program = parse("v0 = 1\nif v0 > 0:\n  v0 += 1", model.grammar.condition_modulus)
             explain_program(program, model)
 
-    def choose(self, name: str | None, task: Task) -> LoadedModel:
+    def choose(self, name: str | None, task: ProgramKind) -> LoadedModel:
         """The model of that name; without one, the first that was trained for the task, or can do it.
 
         Raises:

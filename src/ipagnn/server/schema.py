@@ -150,7 +150,7 @@ class ModelAnswer(BaseModel):
     name: str
     architecture: str = Field(description="Such as `ipa-gnn`.")
     task: str | None = Field(description="What it was trained for; null if its file does not say.")
-    tasks: list[TaskName] = Field(description="What it can do.")
+    tasks: list[str] = Field(description="What it can do.")
     hidden: Index
     modulus: Index = Field(description="Results are v0 modulo this.")
     condition_modulus: Index

@@ -136,4 +136,4 @@ class CapturedStep(PlainStep, ABC, Generic[P, L]):
     def _finish(self, loss: Tensor, correct: Tensor) -> None:
         """Apply the gradients and count the step."""
         self._update()
-        tally(self._tally.sums, loss, correct, self._update.norm, self._update.failed)
+        tally(self._tally.flat, loss, correct, self._update.norm, self._update.failed)

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, Self
 from ipagnn._common.options import check_options, flatten, option, options_from_dict, options_to_dict
 from ipagnn.data.collate import STEP_LIMIT, StepBudget
 from ipagnn.data.splits import TRAINING_LENGTH, VALIDATION_COUNT
+from ipagnn.data.tasks import find_task
 from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, MIN_LENGTH
-from ipagnn.languages.arithmetic.program import Task
 from ipagnn.models import IPAGNN, MODELS, ModelConfig, config_from_dict
 from ipagnn.models.legacy import upgrade_model
 from ipagnn.training.legacy import RENAMED, RETIRED
@@ -159,7 +159,7 @@ class TrainConfig:
     """
 
     model: ModelConfig = option(IPAGNN.Config(), "The model, its size, its step budget and the language it is for.")
-    task: Task = option("full", "Complete programs, or programs with one masked line.")
+    task: str = option("full", "`full`: complete programs; `partial`: one line is masked; or one of your own.")
     seed: int = option(
         0,
         "Decides new weights, the programs of the stream, and the order of programs.",
@@ -185,6 +185,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_options(self)
+        find_task(self.task)  # refuses what is unknown
         if self.optimizer.warmup >= self.most_examples:
             raise ValueError(
                 f"warmup is {self.optimizer.warmup}, which leaves nothing of {self.most_examples} examples to train on."
@@ -216,18 +217,19 @@ class TrainConfig:
                     f"{name} is {value:g} and data.source is {data.source!r}; programs on disk have the {have} that "
                     f"they have, so train on the stream, or with {name} {none}."
                 )
-        if data.budget == "trace" and self.task != "full":
+        if data.budget == "trace" and find_task(self.task).masked:
             raise ValueError(
-                "budget is trace and task is partial; a masked line leaves no trace to count, so choose static."
+                f"budget is trace and task is {self.task}; a masked line leaves no trace to count, so choose static."
             )
 
     def _check_model(self) -> None:
         """Refuse what the model cannot do."""
         model = MODELS[self.model.name]
         if self.task not in model.tasks:
+            why = ": it needs the true trace of complete programs" if model.walks == "trace" else ""
             raise ValueError(
                 f"The model {self.model.name} cannot be trained on the {self.task} task, only on "
-                f"{' and '.join(model.tasks)}: it needs the true trace of complete programs."
+                f"{' and '.join(model.tasks)}{why}."
             )
 
     @property

@@ -4,7 +4,6 @@ from typing import Any, Final, Literal, get_args
 
 from ipagnn._common.hints import near_miss
 from ipagnn.languages.arithmetic.grammar import Grammar
-from ipagnn.languages.arithmetic.program import Task
 from ipagnn.models import model_config
 from ipagnn.training.config import DataConfig, OptimizerConfig, RunConfig, TrainConfig
 from ipagnn.training.stages import Stage
@@ -67,7 +66,7 @@ STAGES: Final = (
 come, with four lines: a long program that is confidently wrong has a large loss, which would undo what was learnt."""
 
 
-def preset(name: PresetName, model: str = "", task: Task = "full") -> TrainConfig:
+def preset(name: PresetName, model: str = "", task: str = "full") -> TrainConfig:
     """The configuration of that name, for a model and a task.
 
     Without a model, it is `env-ipa-gnn` for `environment`, and `ipa-gnn` for the others.

@@ -14,6 +14,7 @@ from ipagnn.data.collate import PAPER_BUDGET, TRACE_LIMIT, StepBudget, graphs_of
 from ipagnn.data.shards import DataSet, DataSetError, read_shards
 from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source
+from ipagnn.data.tasks import find_task
 from ipagnn.languages.arithmetic._compiled.trace import trace_all
 from ipagnn.languages.arithmetic.grammar import MIN_LENGTH, Lengths
 from ipagnn.languages.arithmetic.program import ProgramTable
@@ -212,7 +213,7 @@ def open_data(config: TrainConfig) -> DataSet | None:
     recipe = data.manifest.recipe
     for name, found, wanted in (
         ("split", recipe.split, "train"),
-        ("task", recipe.task, config.task),
+        ("kind of its programs", recipe.task, find_task(config.task).programs),
         ("longest program", recipe.lengths.longest, config.data.length),
         ("grammar", recipe.grammar, config.model.grammar),
     ):
@@ -297,10 +298,11 @@ def data_fingerprint(config: TrainConfig, data: DataSet | None) -> str:
     """What tells a run's programs from others: the hash of a data set, or the recipe of the stream in words."""
     if data is not None:
         return data.fingerprint
-    stream = f"stream of {config.task} programs up to length {config.data.length}, seed {config.seed}"
+    programs = find_task(config.task).programs
+    stream = f"stream of {programs} programs up to length {config.data.length}, seed {config.seed}"
     if config.stages:
         stages = "; ".join(stage.words for stage in config.stages)
-        stream = f"stream of {config.task} programs in stages ({stages}), seed {config.seed}"
+        stream = f"stream of {programs} programs in stages ({stages}), seed {config.seed}"
     if config.data.curriculum:
         stream += f", of even lengths for the first {config.data.curriculum:g} of the examples"
     if config.data.trace_limit:

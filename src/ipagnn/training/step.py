@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, distributed
 
 from ipagnn.data.contract import Batch
+from ipagnn.evaluation.score import Score, judge
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import Output, ProgramModel, build_model, load_model
 from ipagnn.training.config import TrainConfig
@@ -19,31 +20,25 @@ from ipagnn.training.optim.update import Update
 P = TypeVar("P")
 
 
-@dataclass(frozen=True, slots=True)
-class StepMetrics:
+@dataclass(frozen=True, kw_only=True)
+class StepMetrics(Score):
     """What happened since the last reading, over all processes.
+
+    The score is that of the programs of all steps that were applied, each seen before it was learnt from.
 
     Attributes:
         steps: Steps taken.
-        loss: Mean of `ProgramModel.loss` over the programs, in nats.
-        accuracy: Share of programs that `ProgramModel.correct` counts, each seen before it was learnt from.
         norm: Mean norm of the gradient, before clipping.
         largest_norm: Its largest.
         skipped: Steps whose gradient was not applied; they count for nothing above.
         first_skipped: Which of the steps was the first of these, from 0; -1 if there is none.
-        programs: Programs in all steps that were applied.
-        correct: How many of them `ProgramModel.correct` counts.
     """
 
     steps: int
-    loss: float
-    accuracy: float
     norm: float
     largest_norm: float
     skipped: int
     first_skipped: int
-    programs: int
-    correct: int
 
 
 class TrainingStep(Protocol[P]):
@@ -74,19 +69,40 @@ class TrainingStep(Protocol[P]):
         """Go on from what `weights` and `state_dict` gave."""
 
 
-class Tally:
-    """Sums over steps, kept on the device. In few operations: a captured step replays each of them, small as it is.
+class Sums(NamedTuple):
+    """What is counted over steps: numbers, or tensors of one number, in the order in which kernels have them.
 
     Attributes:
-        sums: Programs, loss, correct, applied steps and norm, of steps that were applied; then steps skipped, all
-            steps, the first that was skipped, the largest norm: the places named by `PROGRAMS` to `LARGEST_NORM`.
-            [9]
+        programs, loss, correct, applied, norm: Programs, sum of their losses, right ones, steps, and sum of the
+            gradients' norms, of steps that were applied.
+        skipped: Steps that were not.
+        steps: All steps.
+        first_skipped: The first step that was not applied, from 0; infinite if there is none.
+        largest_norm: Of steps that were applied.
     """
 
-    PROGRAMS, LOSS, CORRECT, APPLIED, NORM, SKIPPED, STEPS, FIRST_SKIPPED, LARGEST_NORM = range(9)
+    programs: Any
+    loss: Any
+    correct: Any
+    applied: Any
+    norm: Any
+    skipped: Any
+    steps: Any
+    first_skipped: Any
+    largest_norm: Any
+
+
+class Tally:
+    """Sums over steps, kept on the device.
+
+    Attributes:
+        flat: All sums in one tensor, as kernels write it. [sum]
+        sums: Views of its numbers.
+    """
 
     def __init__(self, device: torch.device) -> None:
-        self.sums = torch.zeros(9, dtype=torch.float64, device=device)
+        self.flat = torch.zeros(len(Sums._fields), dtype=torch.float64, device=device)
+        self.sums = Sums(*self.flat.unbind())
         self.clear()
 
     def add(self, loss: Tensor, correct: Tensor, norm: Tensor, failed: Tensor) -> None:
@@ -98,44 +114,46 @@ class Tally:
             norm: Of the gradient. []
             failed: 1 if it was not applied, else 0. []
         """
-        bad = failed > 0
-        one = torch.ones_like(norm)
-        step = torch.stack([one * len(loss), loss.sum(), correct.sum().to(loss), one, norm])
-        step = torch.where(bad, 0.0, step)  # where, as 0 * nan is nan
-        sums = self.sums
-        sums[: self.SKIPPED] += step
-        sums[self.SKIPPED] += failed
-        first = torch.where(bad, sums[self.STEPS], torch.inf)
-        sums[self.FIRST_SKIPPED] = torch.minimum(sums[self.FIRST_SKIPPED], first)
-        sums[self.LARGEST_NORM] = torch.maximum(sums[self.LARGEST_NORM], step[self.NORM])
-        sums[self.STEPS] += 1
+        bad, sums = failed > 0, self.sums
+
+        def applied(value: Tensor) -> Tensor:
+            return torch.where(bad, 0.0, value)  # where, as 0 * nan is nan
+
+        sums.programs.add_(applied(torch.full_like(norm, len(loss))))
+        sums.loss.add_(applied(loss.sum()))
+        sums.correct.add_(applied(correct.sum()))
+        sums.applied.add_(applied(torch.ones_like(norm)))
+        sums.norm.add_(applied(norm))
+        sums.skipped.add_(failed)
+        sums.first_skipped.copy_(torch.minimum(sums.first_skipped, torch.where(bad, sums.steps, torch.inf)))
+        sums.largest_norm.copy_(torch.maximum(sums.largest_norm, applied(norm)))
+        sums.steps.add_(1)
 
     def read(self) -> StepMetrics:
         """The means over all processes; counting starts again."""
-        sums, (steps, first, largest) = self.sums[: self.STEPS].clone(), self.sums[self.STEPS :].tolist()
+        here, everywhere = Sums(*self.flat.tolist()), self.flat.clone()
+        share = 1
         if distributed.is_initialized():
-            distributed.all_reduce(sums)
-            sums[self.APPLIED :] /= distributed.get_world_size()  # what all processes counted alike
-        programs, loss, correct, applied, norm, skipped = sums.tolist()
-        nothing = float("nan")
+            distributed.all_reduce(everywhere)
+            share = distributed.get_world_size()  # of what all processes counted alike
+        sums, nothing = Sums(*everywhere.tolist()), float("nan")
         metrics = StepMetrics(
-            steps=round(steps),
-            loss=loss / programs if programs else nothing,
-            accuracy=correct / programs if programs else nothing,
-            norm=norm / applied if applied else nothing,
-            largest_norm=largest,
-            skipped=round(skipped),
-            first_skipped=round(first) if math.isfinite(first) else -1,
-            programs=round(programs),
-            correct=round(correct),
+            loss=sums.loss / sums.programs if sums.programs else nothing,
+            correct=round(sums.correct),
+            count=round(sums.programs),
+            steps=round(here.steps),
+            norm=sums.norm / sums.applied if sums.applied else nothing,
+            largest_norm=here.largest_norm,
+            skipped=round(sums.skipped / share),
+            first_skipped=round(here.first_skipped) if math.isfinite(here.first_skipped) else -1,
         )
         self.clear()
         return metrics
 
     def clear(self) -> None:
         """Start counting again."""
-        self.sums.zero_()
-        self.sums[self.FIRST_SKIPPED] = torch.inf
+        self.flat.zero_()
+        self.sums.first_skipped.fill_(torch.inf)
 
 
 class PlainStep:
@@ -169,10 +187,10 @@ class PlainStep:
 
     def _learn(self, output: Output, batch: Batch) -> None:
         """From what the model said and should have said to changed weights and metrics."""
-        loss = self._model.loss(output, batch)
+        loss, correct = judge(self._model, output, batch)
+        assert loss is not None
         loss.mean().backward()
         self._update()
-        correct = self._model.correct(output, batch)
         self._tally.add(loss.detach(), correct, self._update.norm, self._update.failed)
 
     def metrics(self) -> StepMetrics:

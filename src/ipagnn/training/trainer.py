@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from ipagnn.data.shards import DataSet
 from ipagnn.data.stream import Stream
+from ipagnn.evaluation.score import Score
 from ipagnn.models import StageProgress, build_model
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.memory import bounded_memory
@@ -23,7 +24,7 @@ from ipagnn.training.schedule import rate_at, stage_rate_at
 from ipagnn.training.signals import stop_signals
 from ipagnn.training.sources import data_fingerprint, make_source, open_data, stage_costs
 from ipagnn.training.step import StepMetrics, TrainingStep, first_model, make_step
-from ipagnn.training.validation import Score, Validation
+from ipagnn.training.validation import Validation
 
 MAX_FAILED_INTERVALS: Final = 20
 """Intervals between metrics in a row in which nine of ten steps or more were skipped, after which a run is given up."""
@@ -138,6 +139,7 @@ class _Loop:
         self._begun = time.monotonic() - self._position.seconds
         self._saved_at, self._saved_step = time.monotonic(), self._position.step if checkpoint else -1
         model = build_model(config.trained_model, config.seed) if checkpoint else first_model(config)
+        model.task = config.task
         self._model = model
         self._step: TrainingStep[Any] = make_step(model, config, processes.device)
         if checkpoint:
@@ -251,7 +253,7 @@ class _Loop:
             before,
             step=first + steps,
             examples=before.examples + steps * batch_size,
-            counted=before.counted + metrics.programs,
+            counted=before.counted + metrics.count,
             correct=before.correct + metrics.correct,
             skipped=before.skipped + metrics.skipped,
             seconds=self._seconds,

@@ -83,6 +83,6 @@ def test_the_tally_counts_as_in_plain_torch() -> None:
         norm = loss.sum()
         bad = torch.tensor(failed, device=GPU)
         plain.add(loss, correct, norm, bad)
-        tally(fused.sums, loss, correct, norm, bad)
-    torch.testing.assert_close(fused.sums, plain.sums, rtol=1e-5, atol=0.0)
+        tally(fused.flat, loss, correct, norm, bad)
+    torch.testing.assert_close(fused.flat, plain.flat, rtol=1e-5, atol=0.0)
     assert (fused.read().skipped, fused.read().steps) == (2, 0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         value,
     )
     from ipagnn.languages.arithmetic.language import ARITHMETIC, Arithmetic
-    from ipagnn.languages.arithmetic.program import Line, Program, ProgramTable, Task
+    from ipagnn.languages.arithmetic.program import Line, Program, ProgramKind, ProgramTable
     from ipagnn.languages.arithmetic.sampler import Sampler
     from ipagnn.languages.arithmetic.targets import target
     from ipagnn.languages.arithmetic.text import ProgramError, format_program, parse
@@ -43,11 +43,11 @@ __all__ = [
     "MaskedProgramError",
     "Program",
     "ProgramError",
+    "ProgramKind",
     "ProgramTable",
     "Sampler",
     "Step",
     "StepLimitError",
-    "Task",
     "control_flow_graph",
     "execute",
     "format_program",

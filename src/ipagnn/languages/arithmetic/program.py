@@ -20,8 +20,8 @@ from ipagnn.languages.arithmetic.vocabulary import (
 )
 
 TokenArray = npt.NDArray[np.int16]
-Task = Literal["full", "partial"]
-"""Full programs, or programs with masked lines."""
+ProgramKind = Literal["full", "partial"]
+"""Complete programs, or programs with masked lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,12 @@ class ProgramTable:
         return len(self.target)
 
     def check(
-        self, *, task: Task | None = None, modulus: int | None = None, known: bool = False, extended: bool = False
+        self,
+        *,
+        task: ProgramKind | None = None,
+        modulus: int | None = None,
+        known: bool = False,
+        extended: bool = False,
     ) -> None:
         """Refuse a table that is not made of programs of the language; see `checks.check_programs`."""
         check_programs(

@@ -27,7 +27,7 @@ from ipagnn.languages.arithmetic._compiled.sampler import (
 )
 from ipagnn.languages.arithmetic._compiled.walk import walk
 from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, PAPER, Grammar, Lengths
-from ipagnn.languages.arithmetic.program import Program, ProgramTable, Task
+from ipagnn.languages.arithmetic.program import Program, ProgramKind, ProgramTable
 from ipagnn.languages.arithmetic.vocabulary import MAX_VARIABLES, OPERATION_ID
 
 CHUNK: Final = 4096
@@ -59,7 +59,7 @@ class Sampler:
         masked_lines: How many lines of a partial program are masked; all choices of that many are equally likely.
     """
 
-    task: Task = "full"
+    task: ProgramKind = "full"
     lengths: Lengths = TRAINING
     grammar: Grammar = PAPER
     seed: int = 0

@@ -1,19 +1,31 @@
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ipagnn._common.toml import to_toml
 from ipagnn.cli.demo import LENGTHS
 from ipagnn.languages.arithmetic import execute, steps
-from ipagnn.models import MODELS, model_config
-from ipagnn.training import RunFolder, preset, read_metrics, train
-from ipagnn.training.presets import OPTIONS, QUICK_HIDDEN
+from ipagnn.models import MODELS, build_model, model_config
+from ipagnn.training import RunFolder, TrainConfig, preset, read_metrics, train
+from ipagnn.training.presets import NUMBER_STAGES, OPTIONS, QUICK_HIDDEN
 from ipagnn.training.sources import make_source
 
 
 def test_an_unknown_preset_names_the_near_miss() -> None:
     with pytest.raises(ValueError, match="Did you mean 'quick'"):
         preset("quik")  # type: ignore[arg-type]
+
+
+def test_numbers_is_for_digits() -> None:
+    config = preset("numbers")
+    assert config == preset("numbers", "env-ipa-gnn")
+    assert TrainConfig.from_dict(tomllib.loads(to_toml(config.to_dict()))) == config
+    assert build_model(config.model).runs_on == "automata"
+    assert config.steps == sum(stage.steps for stage in NUMBER_STAGES)
+    with pytest.raises(ValueError, match="more values than ipa-gnn could tell apart; train env-ipa-gnn"):
+        preset("numbers", "ipa-gnn")
 
 
 def test_quick_differs_between_models_in_size_and_options_alone() -> None:

@@ -27,9 +27,10 @@ def train(
         Path, typer.Argument(metavar="RUN", help="The run's folder; made if need be, gone on with if it was stopped.")
     ],
     preset: Annotated[
-        Literal["paper", "environment", "quick", "smoke"] | None,
+        Literal["paper", "environment", "numbers", "quick", "smoke"] | None,
         typer.Option(
             help="`paper`: the paper's recipe. `environment`: the environment IPA-GNN, minutes on 2 CPU cores. "
+            "`numbers`: the same with values as digits, for numbers of any size. "
             "`quick`: a smaller language, minutes on 2 CPU cores. `smoke`: seconds. [default: paper]",
             show_default=False,
         ),

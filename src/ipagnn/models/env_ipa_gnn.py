@@ -83,9 +83,15 @@ class EnvIPAGNN(ProgramModel):
         states: int = option(32, "Latent states of a statement. For values as digits.", least=2)
         noise: float = option(
             1.6,
-            "Deviation of the noise on states. It rises from 0 in the second stage of training and makes states "
-            "discrete. For values as digits.",
+            "Deviation of the noise on states. It rises from 0 in one stage of training and makes states discrete. For "
+            "values as digits.",
             least=0,
+        )
+        noise_stage: int = option(
+            2,
+            "Stage of training in whose first 60% the noise rises; the last one if there are fewer. For values as "
+            "digits.",
+            least=1,
         )
         widths: tuple[int, ...] = option(
             (1, 3, 5, 8),
@@ -191,8 +197,8 @@ class EnvIPAGNN(ProgramModel):
         return super().correct(output, batch)
 
     def on_step(self, progress: StageProgress) -> None:
-        """Let the noise of the values rise in the first 60% of the second stage, or of the only one."""
-        rising = min(progress.stages, 2)
+        """Let the noise of the values rise in the first 60% of its stage."""
+        rising = min(progress.stages, self.config.noise_stage)
         share = min(1.0, progress.progress / 0.6) if progress.stage == rising else float(progress.stage > rising)
         self.values.disturb(self.config.noise * share)
 

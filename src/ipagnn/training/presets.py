@@ -78,7 +78,7 @@ NUMBER_MODEL: Final[dict[str, Any]] = {
 NUMBER_STAGES: Final = (
     Stage(length=2, batch_size=512, steps=4_000, until=0.95, learning_rate=3e-3),
     Stage(length=3, batch_size=512, steps=800, learning_rate=3e-3, final_learning_rate=5e-4),
-    Stage(length=3, batch_size=512, steps=1_200, learning_rate=2e-3, final_learning_rate=2e-4),
+    Stage(length=3, batch_size=512, steps=1_500, learning_rate=2e-3, final_learning_rate=2e-4),
     Stage(length=6, batch_size=256, steps=80, learning_rate=2e-4, final_learning_rate=5e-5),
 )
 """Stages of the preset `numbers`. What statements do is learnt with soft states first, in the second stage: a fact that

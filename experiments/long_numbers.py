@@ -23,7 +23,7 @@ from matplotlib.patches import Rectangle
 from ipagnn.data.splits import build_test_set
 from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler
 from ipagnn.languages.arithmetic.automata import Automaton, Statement
-from ipagnn.languages.arithmetic.automata_run import GIVEN_UP, run_automata, statements_of
+from ipagnn.languages.arithmetic.automata.run import GIVEN_UP, run_automata, statements_of
 from ipagnn.languages.arithmetic.targets import values_of
 from ipagnn.models import EnvIPAGNN, load_model
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ipagnn.languages.arithmetic import Lengths, Sampler
 from ipagnn.languages.arithmetic.automata import true_automaton
-from ipagnn.languages.arithmetic.automata_run import statements_of
+from ipagnn.languages.arithmetic.automata.run import statements_of
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN
 
 

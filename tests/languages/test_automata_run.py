@@ -7,7 +7,7 @@ import pytest
 
 from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, parse
 from ipagnn.languages.arithmetic.automata import Statement, grammar_automata, true_automaton
-from ipagnn.languages.arithmetic.automata_run import GIVEN_UP, run_automata, statements_of, walk_automata
+from ipagnn.languages.arithmetic.automata.run import GIVEN_UP, run_automata, statements_of, walk_automata
 from ipagnn.languages.arithmetic.interpreter import execute
 from ipagnn.languages.arithmetic.table_run import ENDLESS, ENDS
 from ipagnn.languages.arithmetic.targets import values_of

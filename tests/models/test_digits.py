@@ -10,7 +10,7 @@ from ipagnn.data.collate import StepBudget
 from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, parse, target
 from ipagnn.languages.arithmetic.automata import disagreement, read_statement, true_automaton
-from ipagnn.languages.arithmetic.automata_run import GIVEN_UP, run_automata, statements_of
+from ipagnn.languages.arithmetic.automata.run import GIVEN_UP, run_automata, statements_of
 from ipagnn.languages.arithmetic.tables import ValueTables
 from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, MULTIPLY, OPERATION, OPERATION_ID, SUBTRACT
 from ipagnn.models import EnvIPAGNN, StageProgress, load_model, save_model

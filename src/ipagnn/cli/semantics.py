@@ -129,7 +129,7 @@ def _automata(proofs: "Sequence[Proof]", grammar: "Grammar") -> dict[str, Any]:
     """What comparing the automata of a model with the true ones shows."""
     from ipagnn.evaluation.semantics import count_wrong_runs
     from ipagnn.languages.arithmetic.automata import claim
-    from ipagnn.languages.arithmetic.automata_text import reading
+    from ipagnn.languages.arithmetic.automata.reading import reading
     from ipagnn.languages.arithmetic.tables import statement_text
 
     wrong, runs = count_wrong_runs(proofs, grammar)
@@ -155,7 +155,7 @@ def _automata(proofs: "Sequence[Proof]", grammar: "Grammar") -> dict[str, Any]:
 
 def _print_proofs(console: Console, proofs: "Sequence[Proof]") -> None:
     """A line for all literals, and one for each other statement."""
-    from ipagnn.languages.arithmetic.automata_text import reading
+    from ipagnn.languages.arithmetic.automata.reading import reading
     from ipagnn.languages.arithmetic.tables import statement_text
 
     others = _without_literals(proofs)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ipagnn.languages.arithmetic._compiled.tables import ENDS
 from ipagnn.languages.arithmetic.automata import Automaton, Statement
-from ipagnn.languages.arithmetic.automata_run import (
+from ipagnn.languages.arithmetic.automata.run import (
     MAX_STEPS,
     run_automata,
     statements_of,

@@ -1,4 +1,4 @@
-"""Compiled running of programs over automata of their statements; `automata_run.py` is its plain interface."""
+"""Compiled running of programs over automata of their statements; `automata/run.py` is its plain interface."""
 
 import numpy as np
 from numba import njit

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ipagnn.languages.arithmetic.automata import Automaton, true_automaton
-from ipagnn.languages.arithmetic.automata_text import reading
+from ipagnn.languages.arithmetic.automata.reading import reading
 from ipagnn.languages.arithmetic.vocabulary import ADD, OPERATION_ID
 
 

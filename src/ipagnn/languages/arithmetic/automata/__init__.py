@@ -1,0 +1,25 @@
+"""Statements as automata over digits: what they are, what is true, what was learned, and a proof that both agree."""
+
+from ipagnn.languages.arithmetic.automata.automaton import DIGITS, PAIRS, Automaton, Statement
+from ipagnn.languages.arithmetic.automata.comparison import Disagreement, Proof, claim, disagreement, prove
+from ipagnn.languages.arithmetic.automata.definition import true_automaton
+from ipagnn.languages.arithmetic.automata.extraction import extract, extract_pairs
+from ipagnn.languages.arithmetic.automata.statements import ARITHMETIC, grammar_automata, read_statement
+
+__all__ = [
+    "ARITHMETIC",
+    "DIGITS",
+    "PAIRS",
+    "Automaton",
+    "Disagreement",
+    "Proof",
+    "Statement",
+    "claim",
+    "disagreement",
+    "extract",
+    "extract_pairs",
+    "grammar_automata",
+    "prove",
+    "read_statement",
+    "true_automaton",
+]

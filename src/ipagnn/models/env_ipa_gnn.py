@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from typing import ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -18,29 +17,27 @@ from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, grammar_statements, masked_choices
 from ipagnn.languages.arithmetic.targets import final_values
-from ipagnn.languages.arithmetic.vocabulary import ASSIGN, MASK, MAX_NUMBER, NUMBER, OPERATION, VARIABLE
+from ipagnn.languages.arithmetic.vocabulary import MAX_NUMBER, OPERATION
 from ipagnn.models.automata import AutomataModel
 from ipagnn.models.base import ProgramModel, StageProgress
 from ipagnn.models.config import ModelConfig
+from ipagnn.models.masks import fill_masks
 from ipagnn.models.output import Output, Recorded, recorded
 from ipagnn.models.registry import register
 from ipagnn.models.tabulated import TabulatedModel
 from ipagnn.nn.environment import SMALLEST_MASS, run_environment
 from ipagnn.nn.environment_pruned import run_environment_pruned
-from ipagnn.nn.message_passing import Edges
+from ipagnn.nn.environment_reference import run_environment_reference
 from ipagnn.nn.values.base import Values
 from ipagnn.nn.values.classes import Classes
 from ipagnn.nn.values.digits import MAX_DIGITS, Digits, places_of
-from ipagnn.ops.pointer.environment import WRITES, plan_environment, read_statements
-from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
+from ipagnn.ops.pointer.environment import WRITES, plan_environment
 from ipagnn.ops.pointer.rows import RowValues, plan_rows, record_rows
 
 LEAST_LIKELIHOOD: Final = 1e-36
 """Likelihoods below this count as this. Much more would take the gradient from programs that are confidently wrong."""
 MOST_AS_CLASSES: Final = 1_000
 """Largest modulus that is represented by classes where digits could be: the paper's, for which they train faster."""
-MOST_MASKS: Final = 2
-"""Masked lines that a program may have: the model runs it once for each filling of them."""
 
 
 @register
@@ -174,7 +171,7 @@ class EnvIPAGNN(ProgramModel):
         run = partial(self._run, all_nodes=execution == "reference" or "beliefs" in record)
         if prune:
             run = partial(self._run_pruned, prune=prune)
-        fillings = self._fillings(batch)
+        fillings = fill_masks(batch, self.mask_weights, self.config.grammar)
         if len(fillings) == 1:
             return self._output(run(batch, batch.graphs, record), record)
         total: dict[str, Tensor] = {}
@@ -286,39 +283,6 @@ class EnvIPAGNN(ProgramModel):
         told = {name: Recorded(found[name], axes[name]) for name in axes if name in record}
         return Output(predictions, told | recorded(found, record - axes.keys()))
 
-    def _fillings(self, batch: Batch) -> list[tuple[Batch, Tensor]]:
-        """The batch with each filling of its masked lines, and the weight of each; the batch if there are none."""
-        masked = batch.node_tokens[:, 1] == MASK
-        of_program = torch.zeros_like(batch.node_offsets[1:]).index_add(0, batch.node_program, masked.to(torch.int32))
-        most = int(of_program.max()) if len(batch) else 0
-        if most > MOST_MASKS:
-            raise ValueError(
-                f"A program has {most} masked lines; this execution takes at most {MOST_MASKS}, as it runs a program "
-                "for each filling of them. Leave fewer lines masked."
-            )
-        if most and not len(self.mask_weights):
-            raise ValueError(
-                "A program has a masked line; in languages past the paper's it may be any of too many statements. "
-                "Give complete programs."
-            )
-        weights = self.mask_weights.softmax(dim=0)
-        if not most:
-            return [(batch, weights.new_ones(()))]
-        number = masked.cumsum(0) - 1  # of each masked line, counted within its program
-        before = torch.cat([of_program.new_zeros(1), of_program.cumsum(0)])[batch.node_program.long()]
-        place = torch.where(masked, number - before, -1)
-        choices = torch.from_numpy(masked_choices(self.config.grammar).astype(np.int32)).to(masked.device)
-        fillings = []
-        for chosen in product(range(len(choices)), repeat=most):
-            tokens, weight = batch.node_tokens.clone(), weights.new_ones(())
-            for i, choice in enumerate(chosen):  # a program with fewer masked lines is the same for all other choices
-                tokens[place == i, 1:] = torch.stack(
-                    [choices[choice, 0], choices.new_tensor(VARIABLE), choices[choice, 1] + NUMBER]
-                )
-                weight = weight * weights[choice]
-            fillings.append((replace(batch, node_tokens=tokens), weight))
-        return fillings
-
     def collate_for_training(self, table: ProgramTable) -> Batch:
         """See `ProgramModel.collate_for_training`.
 
@@ -342,7 +306,8 @@ class EnvIPAGNN(ProgramModel):
     def _run(self, batch: Batch, graphs: Graphs, record: frozenset[str], all_nodes: bool) -> dict[str, Tensor]:
         """What is predicted and recorded for complete programs, over all nodes or over what can matter."""
         if all_nodes:
-            return self._run_all_nodes(batch, record)
+            score, found = run_environment_reference(self.values, batch, self.config.grammar.target_variable, record)
+            return found | self._scored(score, batch, record)
         target = batch.target if record == {"likelihood"} else None
         plan = plan_environment(graphs, batch.node_tokens, self.config.grammar.target_variable)
         if target is not None:
@@ -361,58 +326,6 @@ class EnvIPAGNN(ProgramModel):
         target_variable = self.config.grammar.target_variable
         score, found = run_environment_pruned(self.values, batch, graphs, prune, kept, target_variable)
         return found | self._scored(score, batch, record)
-
-    def _run_all_nodes(self, batch: Batch, record: frozenset[str]) -> dict[str, Tensor]:
-        """The equations over all nodes, step by step; a program whose steps are over stands still.
-
-        An exit is its own successor, so it keeps what it has by the same equations.
-        """
-        values, nodes = self.values, torch.arange(len(batch.true), device=batch.true.device)
-        is_exit, decides = batch.node_line < 0, batch.true != batch.false
-        statements = read_statements(batch.node_tokens)
-        operation, variable, operand = statements.operation, statements.variable, statements.operand
-        source = statements.source
-        result = self.config.grammar.target_variable
-        writes = torch.from_numpy(WRITES).to(nodes.device)[operation] & ~is_exit
-        scored = (writes & (variable == result))[:, None]
-        assigns = (operation == ASSIGN - OPERATION) & (source < 0)
-        literal, arithmetic, branching = nodes[writes & assigns], nodes[writes & ~assigns], nodes[decides]
-        edges = Edges.forwards(batch)
-        origin, target, kind = edges.source.long(), edges.target.long(), edges.kind.long()
-
-        literals = values.literal(operand[literal])
-        variables = max(statements.variables, result + 1)
-        known = values.known(torch.zeros_like(nodes))
-        h = torch.stack([known] * variables, dim=1)  # [node, variable, *belief]
-        p = torch.zeros_like(values.probabilities(known)[:, 0]).index_fill(0, batch.starts.long(), 1.0)  # [node]
-        joint = p[:, None] * values.probabilities(known)  # p, and v0 has this value. [node, class]
-        pointer, branch, beliefs = [p], [], [h]
-        for t in range(max(batch.steps.tolist(), default=0)):
-            view = values.view(h[nodes, variable])
-            right = values.operands(operand, source, values.view(h[nodes, source]))
-            written = values.statement(operation[arithmetic], right[arithmetic], view[arithmetic])
-            a = h.index_put((literal, variable[literal]), literals)
-            a = a.index_put((arithmetic, variable[arithmetic]), written)  # equation 3
-            logits = values.condition(operation[branching], right[branching], view[branching])
-            logits = torch.zeros_like(joint[:, :2]).index_copy(0, branching, logits)
-            b = branch_decisions(logits, two_edges(decides), hard=False)  # equation 4
-            share = b[origin, kind]
-            weight = p[origin] * share
-            arrived = torch.zeros_like(p).index_add(0, target, weight)  # equation 6
-            total = torch.zeros_like(h).index_add(0, target, weight.view(-1, *[1] * (h.ndim - 1)) * a[origin])
-            mixed = divide(total.flatten(1), arrived, SMALLEST_MASS).view_as(h)  # equation 5
-            after = torch.where(scored, p[:, None] * values.probabilities(a[:, result]), joint)
-            joined = torch.zeros_like(joint).index_add(0, target, share[:, None] * after[origin])
-            running = (t < batch.steps)[batch.node_program.long()]
-            h = torch.where(running.view(-1, *[1] * (h.ndim - 1)), mixed, h)
-            p, joint = torch.where(running, arrived, p), torch.where(running[:, None], joined, joint)
-            pointer.append(p)
-            branch.append(torch.where(running & decides, b[:, 0], torch.nan))
-            if "beliefs" in record:
-                beliefs.append(h)
-        found = {"pointer": torch.stack(pointer), "beliefs": torch.stack(beliefs)}
-        found["branch"] = torch.stack(branch) if branch else p.new_zeros(0, len(p))
-        return found | self._scored(joint[batch.exits.long()], batch, record)
 
     def _scored(self, score: Tensor, batch: Batch, record: frozenset[str]) -> dict[str, Tensor]:
         """P of all values, and P(target) if it is asked for."""

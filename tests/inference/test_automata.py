@@ -107,12 +107,12 @@ def test_evaluation_with_any_number_of_digits(planted: Planted) -> None:
         assert found.correct.all()
         assert not found.bounded
         assert (found.steps == found.trace_length).all()
-        assert (found.rank == 0).all()
+        assert (found.answers["value"].rank == 0).all()
         assert found.loop_depth.max() >= 2
     planted.wrong = True
     found = evaluate(planted, table)
     assert 0 < found.correct.sum() < len(table)
-    assert (found.rank[~found.correct] == 1).all()
+    assert (found.answers["value"].rank[~found.correct] == 1).all()
 
 
 def test_partial_programs_are_evaluated(planted: Planted) -> None:
@@ -120,9 +120,9 @@ def test_partial_programs_are_evaluated(planted: Planted) -> None:
     found = evaluate(planted, table)
     for i in range(5):
         exact = hole_distribution(table[i], LANGUAGE).probabilities
-        assert found.confidence[i] == pytest.approx(max(exact.values()))
+        assert found.answers["value"].confidence[i] == pytest.approx(max(exact.values()))
         assert found.correct[i] == (found.prediction[i] == table.target[i])
-        assert (found.rank[i] == 0) == found.correct[i]
+        assert (found.answers["value"].rank[i] == 0) == found.correct[i]
 
 
 def test_digits_are_no_choice_for_classes() -> None:

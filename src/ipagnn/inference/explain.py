@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, overload
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ipagnn.data import StepBudget
 from ipagnn.evaluation.pointer import DISCRETE
+from ipagnn.inference.ask import ask_with
 from ipagnn.inference.beliefs import Beliefs, recorded_beliefs, walk
-from ipagnn.inference.loaded import LoadedModel, ModelLike, choose_models
+from ipagnn.inference.loaded import LoadedModel
 from ipagnn.inference.predict import TOP, Prediction, prediction_of
 from ipagnn.inference.run import Run, run_programs
 from ipagnn.languages.arithmetic import ControlFlowGraph, Program, Step, control_flow_graph, trace
@@ -150,74 +150,13 @@ class Explanation:
         return explanation_html(self)
 
 
-@overload
-def explain(  # type: ignore[overload-overlap]  # a text is a sequence of texts
-    source: str,
-    model: ModelLike | None = None,
-    *,
-    budget: StepBudget | str | float | None = None,
-    digits: int | None = None,
-    max_steps: int = MAX_STEPS,
-) -> Explanation: ...
-
-
-@overload
-def explain(
-    source: Sequence[str],
-    model: ModelLike | None = None,
-    *,
-    budget: StepBudget | str | float | None = None,
-    digits: int | None = None,
-    max_steps: int = MAX_STEPS,
-) -> list[Explanation]: ...
-
-
-def explain(
-    source: str | Sequence[str],
-    model: ModelLike | None = None,
-    *,
-    budget: StepBudget | str | float | None = None,
-    digits: int | None = None,
-    max_steps: int = MAX_STEPS,
-) -> Explanation | list[Explanation]:
-    """Let a model predict what a program comes to, or what each of several does, and watch it.
-
-    Args:
-        source: The program as text; one line may be masked (`[MASK]` or `_`). Several programs run in batches.
-        model: A name in the package, a file, a run folder or a model; None takes the one in the package that fits.
-        budget: Steps that the model may take: a multiple of T(x), `"static"`, `"trace"` or a `StepBudget`; None takes
-            the model's own.
-        digits: Digits that variables have, for models whose values are digits; None takes the model's own.
-        max_steps: Steps that finding the true result may take, as in `ipagnn.languages.arithmetic.execute`.
-
-    Returns:
-        An explanation for a text, a list of them for several.
-
-    Raises:
-        ProgramError: A text is not a program.
-        ValueError: There is no such model, or it cannot run this program.
-    """
-    sources = [source] if isinstance(source, str) else list(source)
-    answers: list[Explanation | None] = [None] * len(sources)
-    for chosen, which in choose_models(model, sources, budget, digits):
-        programs = [chosen.parse(sources[i]) for i in which]
-        for i, answer in zip(which, explain_programs(programs, chosen, max_steps=max_steps), strict=True):
-            answers[i] = answer
-    told = [answer for answer in answers if answer is not None]
-    return told[0] if isinstance(source, str) else told
-
-
-def explain_program(program: Program, chosen: LoadedModel, *, max_steps: int = MAX_STEPS) -> Explanation:
-    """`explain` for a program and a model that are at hand."""
-    return explain_programs([program], chosen, max_steps=max_steps)[0]
-
-
-def explain_programs(
-    programs: Sequence[Program], chosen: LoadedModel, *, max_steps: int = MAX_STEPS
-) -> list[Explanation]:
-    """`explain` for programs and a model that are at hand."""
+def explain_programs(programs: Sequence[Program], chosen: LoadedModel, max_steps: int = MAX_STEPS) -> list[Explanation]:
+    """Let a model predict what a program comes to, or what each of several does, and watch it."""
     runs = run_programs(programs, chosen)
     return [_explanation(program, chosen, run, max_steps) for program, run in zip(programs, runs, strict=True)]
+
+
+explain = ask_with(explain_programs, "explain")
 
 
 def _explanation(program: Program, chosen: LoadedModel, run: Run, max_steps: int) -> Explanation:

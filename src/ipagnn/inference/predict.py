@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, overload
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ipagnn.data import StepBudget
-from ipagnn.inference.loaded import LoadedModel, ModelLike, choose_models
+from ipagnn.inference.ask import ask_with
+from ipagnn.inference.loaded import LoadedModel
 from ipagnn.inference.run import Run, run_programs
 from ipagnn.inference.trust import trust_sentence, warnings_of
 from ipagnn.languages.arithmetic import ExecutionError, Grammar, Program, ProgramKind, execute, format_program
@@ -159,74 +159,13 @@ class Prediction:
         return prediction_html(self)
 
 
-@overload
-def predict(  # type: ignore[overload-overlap]  # a text is a sequence of texts
-    source: str,
-    model: ModelLike | None = None,
-    *,
-    budget: StepBudget | str | float | None = None,
-    digits: int | None = None,
-    max_steps: int = MAX_STEPS,
-) -> Prediction: ...
-
-
-@overload
-def predict(
-    source: Sequence[str],
-    model: ModelLike | None = None,
-    *,
-    budget: StepBudget | str | float | None = None,
-    digits: int | None = None,
-    max_steps: int = MAX_STEPS,
-) -> list[Prediction]: ...
-
-
-def predict(
-    source: str | Sequence[str],
-    model: ModelLike | None = None,
-    *,
-    budget: StepBudget | str | float | None = None,
-    digits: int | None = None,
-    max_steps: int = MAX_STEPS,
-) -> Prediction | list[Prediction]:
-    """Let a model predict what a program comes to, or what each of several does.
-
-    Args:
-        source: The program as text; one line may be masked (`[MASK]` or `_`). Several programs run in batches.
-        model: A name in the package, a file, a run folder or a model; None takes the one in the package that fits.
-        budget: Steps that the model may take: a multiple of T(x), `"static"`, `"trace"` or a `StepBudget`; None takes
-            the model's own.
-        digits: Digits that variables have, for models whose values are digits; None takes the model's own.
-        max_steps: Steps that finding the true result may take, as in `ipagnn.languages.arithmetic.execute`.
-
-    Returns:
-        A prediction for a text, a list of them for several.
-
-    Raises:
-        ProgramError: A text is not a program.
-        ValueError: There is no such model, or it cannot run this program.
-    """
-    sources = [source] if isinstance(source, str) else list(source)
-    answers: list[Prediction | None] = [None] * len(sources)
-    for chosen, which in choose_models(model, sources, budget, digits):
-        programs = [chosen.parse(sources[i]) for i in which]
-        for i, answer in zip(which, predict_programs(programs, chosen, max_steps=max_steps), strict=True):
-            answers[i] = answer
-    told = [answer for answer in answers if answer is not None]
-    return told[0] if isinstance(source, str) else told
-
-
-def predict_program(program: Program, chosen: LoadedModel, *, max_steps: int = MAX_STEPS) -> Prediction:
-    """`predict` for a program and a model that are at hand."""
-    return predict_programs([program], chosen, max_steps=max_steps)[0]
-
-
-def predict_programs(
-    programs: Sequence[Program], chosen: LoadedModel, *, max_steps: int = MAX_STEPS
-) -> list[Prediction]:
-    """`predict` for programs and a model that are at hand."""
+def predict_programs(programs: Sequence[Program], chosen: LoadedModel, max_steps: int = MAX_STEPS) -> list[Prediction]:
+    """Let a model predict what a program comes to, or what each of several does."""
     runs = run_programs(programs, chosen)
     return [prediction_of(program, chosen, run, max_steps) for program, run in zip(programs, runs, strict=True)]
+
+
+predict = ask_with(predict_programs, "predict")
 
 
 def prediction_of(program: Program, chosen: LoadedModel, run: Run, max_steps: int = MAX_STEPS) -> Prediction:

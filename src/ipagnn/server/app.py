@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from ipagnn import __version__
 from ipagnn.data import collate
 from ipagnn.data.collate import PAPER_BUDGET
-from ipagnn.inference.explain import explain_program
+from ipagnn.inference.explain import explain_programs
 from ipagnn.inference.loaded import LoadedModel
-from ipagnn.inference.predict import predict_program
+from ipagnn.inference.predict import predict_programs
 from ipagnn.languages.arithmetic import Lengths, Program, ProgramError, Sampler, card, format_program, parse
 from ipagnn.server import schema
 from ipagnn.server.guard import LOCAL, RETRY_SECONDS, Guard
@@ -87,7 +87,7 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
         prepared = await short.run(lambda: _prepare(asked, offer, bounds), began)
 
         def answer_bytes() -> bytes:
-            told = work(prepared.program, prepared.model, max_steps=bounds.truth_steps)
+            [told] = work([prepared.program], prepared.model, bounds.truth_steps)
             return kind.model_validate(told.to_dict()).model_dump_json().encode()
 
         lane = long if prepared.is_long else short
@@ -96,12 +96,12 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
     @app.post("/api/predict", response_model=schema.PredictionAnswer)
     async def predict(asked: schema.ProgramRequest) -> Response:
         """Predict what a program comes to, and tell what it does come to."""
-        return await answer(asked, schema.PredictionAnswer, predict_program)
+        return await answer(asked, schema.PredictionAnswer, predict_programs)
 
     @app.post("/api/explain", response_model=schema.ExplanationAnswer)
     async def explain(asked: schema.ProgramRequest) -> Response:
         """The same, and where the instruction pointer was at each step."""
-        return await answer(asked, schema.ExplanationAnswer, explain_program)
+        return await answer(asked, schema.ExplanationAnswer, explain_programs)
 
     @app.get("/api/sample")
     async def sample(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ipagnn.inference.explain import explain_program
+from ipagnn.inference.explain import explain_programs
 from ipagnn.inference.loaded import DEFAULT_MODELS, LoadedModel, load_cached
 from ipagnn.languages.arithmetic import ProgramKind, parse
 from ipagnn.models import available_models
@@ -47,7 +47,7 @@ class Offer:
         """Load and compile what the first request would otherwise wait for."""
         for model in self.models.values():
             program = parse("v0 = 1\nif v0 > 0:\n  v0 += 1", model.grammar.condition_modulus)
-            explain_program(program, model)
+            explain_programs([program], model)
 
     def choose(self, name: str | None, task: ProgramKind) -> LoadedModel:
         """The model of that name; without one, the first that was trained for the task, or can do it.

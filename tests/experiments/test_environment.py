@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from ipagnn.models import build_model
+from ipagnn.models.registry import MODELS
 from ipagnn.training.presets import preset
 from ipagnn.training.sources import make_source
 from ipagnn.training.stages import Stage
@@ -17,7 +19,8 @@ LIKELIHOOD = frozenset({"likelihood"})
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
+def script() -> Iterator[ModuleType]:
+    known = dict(MODELS)
     path = Path(__file__).parents[2] / "experiments" / "environment.py"
     spec = importlib.util.spec_from_file_location("environment_script", path)
     assert spec is not None
@@ -25,7 +28,9 @@ def script() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    return module
+    yield module
+    MODELS.clear()  # its models are not for other tests
+    MODELS.update(known)
 
 
 def test_slots_in_every_row_are_the_model_where_addresses_are_given(script: ModuleType) -> None:
@@ -39,8 +44,9 @@ def test_slots_in_every_row_are_the_model_where_addresses_are_given(script: Modu
     expected, found = (each(batch, record=LIKELIHOOD)["likelihood"] for each in (model, twin))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-30)
     torch.testing.assert_close(twin(batch).logits.exp(), model(batch).logits.exp(), rtol=1e-6, atol=1e-15)
+    gradients = _gradients(model, expected)
     for name, gradient in _gradients(twin, found).items():
-        torch.testing.assert_close(gradient, _gradients(model, expected)[name], rtol=1e-6, atol=1e-9, msg=name)
+        torch.testing.assert_close(gradient, gradients[name], rtol=1e-6, atol=1e-9, msg=name)
     twin.conditions_write = True  # type: ignore[assignment]
     assert (twin(batch, record=LIKELIHOOD)["likelihood"] - expected).abs().max() > 1e-5
 

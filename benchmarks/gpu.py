@@ -24,7 +24,7 @@ from ipagnn.training.sources import make_source
 from ipagnn.training.step import PlainStep
 
 if torch.cuda.is_available():
-    from ipagnn.training.graph_step import GraphStep, can_capture  # need Triton, which comes with CUDA builds of torch
+    from ipagnn.training.graph_step import GraphStep, refuses  # need Triton, which comes with CUDA builds of torch
     from ipagnn.training.message_step import MessageStep
 
 FLOP_A_ROW = 24 * 4  # x H^2: 12 H^2 multiply-adds a token, 4 tokens; twice that again for the backward pass
@@ -100,7 +100,7 @@ def fed(hidden: int, batch: int, window: int, workers: int, steps: int, model: s
     """Training from the stream, at full speed, each step's plan held against the one that was made."""
     settings = config(hidden, batch, "bf16", model=model)
     built = build_model(settings.model, 0)
-    step = (GraphStep if can_capture(built) else MessageStep)(built, settings, DEVICE, watch=2 * steps)
+    step = (GraphStep if refuses(built) is None else MessageStep)(built, settings, DEVICE, watch=2 * steps)
     made: list[int] = []
 
     def prepare(table: ProgramTable) -> tuple[Any, int]:

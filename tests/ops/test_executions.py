@@ -132,7 +132,15 @@ def test_what_cannot_be_run_is_refused_in_a_sentence(make: Make, short: ProgramT
     with pytest.raises(ValueError, match="'compiled' cannot run this: gradients do not flow"):
         model(batch, execution="compiled", record=("pointer",))
     with pytest.raises(ValueError, match="has one execution, the reference; 'rows'"):
+        make("r-gat")(batch, execution="rows")
+    with pytest.raises(ValueError, match="There is no execution 'rows'"):
         make("ggnn")(batch, execution="rows")
+    with pytest.raises(ValueError, match="'triton' cannot run this: the weights are on cpu"):
+        make("ggnn")(batch, execution="triton")
+    with pytest.raises(ValueError, match="'triton' cannot run this: its kernels are for messages through Dense layers"):
+        make("no-control")(batch, execution="triton")
+    with torch.no_grad(), pytest.raises(ValueError, match="'triton' cannot run this: it keeps the states of all steps"):
+        make("no-execute")(batch, execution="triton")
     with pytest.raises(ValueError, match=r"prune is 1.5"):
         model(batch, prune=1.5)
 

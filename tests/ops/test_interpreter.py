@@ -50,6 +50,27 @@ for wanted, ours in zip(*found, strict=True):
     assert (ours - wanted).norm() < 1e-4 * wanted.norm()
 """
 
+MESSAGES = """
+from ipagnn import ops
+from ipagnn.languages.arithmetic import Lengths, Sampler
+from ipagnn.models import build_model
+from ipagnn.ops.messages.triton import launcher
+
+ops.MESSAGE_BACKENDS = tuple(ops.Backend(x.name, lambda _: None, x.run) for x in ops.MESSAGE_BACKENDS)
+torch.backends.cuda.matmul.allow_tf32 = False
+launcher.EXACT_TILE = launcher.Tile(16, 64, 64, 4, 2)
+model = build_model(sys.argv[1], hidden=8, seed=3)
+batch = model.collate(Sampler("full", Lengths.uniform((2, 4)), seed=5).table(0, 2))
+found = []
+for execution in ("reference", "triton"):
+    logits = model(batch, execution=execution).logits
+    loss = torch.nn.functional.cross_entropy(logits, batch.target)
+    found.append([logits, *torch.autograd.grad(loss, list(model.parameters()))])
+for wanted, ours in zip(*found, strict=True):
+    assert wanted.norm() > 0
+    assert (ours - wanted).norm() < 1e-3 * wanted.norm()
+"""
+
 LOSS = """
 from torch.nn.functional import cross_entropy
 from ipagnn.training.optim.triton import losses, tally
@@ -98,8 +119,16 @@ torch.testing.assert_close(weights, theirs.data, rtol=1e-5, atol=1e-6)
 
 @pytest.mark.parametrize(
     ("code", "argument"),
-    [(ROWS, "ipa-gnn"), (ROWS, "hard-ip-rnn"), (ROWS, "trace-rnn"), (LOSS, ""), (ADAM, "")],
-    ids=["ipa-gnn", "hard-ip-rnn", "trace-rnn", "loss and metrics", "Adam"],
+    [
+        (ROWS, "ipa-gnn"),
+        (ROWS, "hard-ip-rnn"),
+        (ROWS, "trace-rnn"),
+        (MESSAGES, "ggnn"),
+        (MESSAGES, "no-execute"),
+        (LOSS, ""),
+        (ADAM, ""),
+    ],
+    ids=["ipa-gnn", "hard-ip-rnn", "trace-rnn", "ggnn", "no-execute", "loss and metrics", "Adam"],
 )
 def test_kernels_compute_what_torch_does(code: str, argument: str) -> None:
     command = [sys.executable, "-c", WITHOUT_A_GPU + code, argument]

@@ -48,7 +48,8 @@ def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: s
     model = make(name, **options)
     batch = model.collate(some)
     dense = gradients(model, model(batch).logits, batch.target)
-    rows = gradients(model, run_rows(model, MessagePlan.build(batch, model.messages.kind)), batch.target)
+    plan = MessagePlan.build(batch.graphs, batch.node_tokens, model.kernels.kind)
+    rows = gradients(model, run_rows(model, plan), batch.target)
     assert dense.keys() == rows.keys()
     for key, value in dense.items():
         assert value.abs().max() > 1e-9
@@ -60,7 +61,8 @@ def test_the_rows_that_matter_are_enough(make: Make, some: ProgramTable, name: s
 )
 def test_a_plan_is_sound(make: Make, some: ProgramTable, name: str, options: dict) -> None:
     model = make(name, **options)
-    plan = MessagePlan.build(model.collate(some), model.messages.kind)
+    batch = model.collate(some)
+    plan = MessagePlan.build(batch.graphs, batch.node_tokens, model.kernels.kind)
     slots, rows, steps = plan.capacity.slots, int(plan.offsets[-1]), plan.capacity.steps
     moving = rows - len(some) if options else rows  # exits that absorb stand apart
     assert int(plan.offsets[steps]) <= moving
@@ -100,6 +102,7 @@ def test_batches_of_a_kind_share_a_capacity(make: Make) -> None:
     from ipagnn.data.splits import training_sampler
 
     sampler, model = training_sampler("full", 10, 0), make("ggnn")
-    plans = [MessagePlan.build(model.collate(sampler.table(512 * k, 512)), "neighbours") for k in range(6)]
+    batches = [model.collate(sampler.table(512 * k, 512)) for k in range(6)]
+    plans = [MessagePlan.build(batch.graphs, batch.node_tokens, "neighbours") for batch in batches]
     assert len({plan.capacity for plan in plans}) <= 4
     assert len({len(plan.flat) for plan in plans}) <= 4

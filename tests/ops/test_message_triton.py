@@ -58,16 +58,16 @@ def test_kernels_compute_the_dense_form(name: str, options: dict, device: torch.
     count = 3 if INTERPRETED else 200
     batch = model.collate(Sampler(lengths=Lengths.exact(8), seed=5).table(0, count))
     assert isinstance(model, MessagePassing)
-    how = model.messages
+    how = model.kernels
     assert how is not None
-    made = MessagePlan.build(batch, how.kind)
+    made = MessagePlan.build(batch.graphs, batch.node_tokens, how.kind)
     model = model.to(device)
     plan = MessagePlan.empty(made.capacity, device)
     plan.flat.copy_(made.flat)
     weights = Weights(20, torch.float32, device)
     size = GatedLauncher.bytes(weights, plan.capacity)
     memory = torch.full((size // 4,), torch.nan, device=device).view(torch.uint8)  # nothing may be read unwritten
-    logits = model.output(execute(GatedLauncher(how, weights, plan, memory, exact=True), model.message_weights()))
+    logits = model.output(execute(GatedLauncher(how, weights, plan, memory, exact=True), how.weights()))
     direction = torch.randn(logits.shape, generator=generator).to(device)
     parameters = dict(model.named_parameters())
     ours = torch.autograd.grad((logits * direction).sum(), list(parameters.values()))

@@ -1,13 +1,15 @@
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ipagnn.models import MODELS, ProgramModel, build_model
+from ipagnn.data.contract import Batch
+from ipagnn.models import IPAGNN, MODELS, EnvIPAGNN, Output, ProgramModel, build_model
 from ipagnn.training import make_step, preset
 from ipagnn.training.sources import make_source
-from ipagnn.training.step import Tally
+from ipagnn.training.step import STEPS, Tally
 
 CPU = torch.device("cpu")
 
@@ -85,3 +87,21 @@ def test_weights_are_copies() -> None:
             tensor.fill_(7)
     assert not any((x == 7).all() for x in (*step.weights().values(), *step.weights(averaged=True).values()))
     assert step.state_dict()["applied"] == 0
+
+
+def test_steps_say_why_they_do_not_train_a_model(caplog: pytest.LogCaptureFixture) -> None:
+    class Halved(IPAGNN):
+        def forward(self, batch: Batch, **options: Any) -> Output:
+            output = super().forward(batch, **options)
+            return Output({"value": output.logits / 2}, output.recorded)
+
+    assert IPAGNN(hidden=4).kernels is not None
+    assert Halved(hidden=4).kernels is None, "kernels compute another function than this forward"
+    gpu, captured = torch.device("cuda"), STEPS[:-1]
+    for step in captured:
+        assert step.refuses(IPAGNN(hidden=4), CPU) == "training runs on cpu"
+        assert "a loss of its own" in str(step.refuses(EnvIPAGNN(hidden=4), gpu))
+    config = preset("smoke")
+    with caplog.at_level("INFO", logger="ipagnn.training"):
+        make_step(build_model(config.model), config, CPU)
+    assert caplog.messages[-1].startswith("Training step: plain (not captured (GraphStep), as training runs on cpu")

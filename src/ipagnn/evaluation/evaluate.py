@@ -176,7 +176,7 @@ class _Runner:
         self.model, self.device, self.execution, self.prune = model, device, execution, prune
         self.record = {"pointer", "branch"} if pointer and {"pointer", "branch"} <= model.records else set()
         self.call: Callable[..., Output] = lambda function, *arguments: function(*arguments)
-        auto = model.has_executions and execution == "auto"
+        auto = model.has_executions and not model.every_node and execution == "auto"
         self.streams = auto and can_stream(next(model.parameters()))
         if batch_bytes is None:
             batch_bytes = torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else CPU_BATCH_BYTES

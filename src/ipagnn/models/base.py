@@ -1,7 +1,7 @@
 """What all models have in common: construction, call and collation."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ipagnn._common.options import options_from_dict
 from ipagnn.data.collate import collate
 from ipagnn.data.contract import Batch
+from ipagnn.data.graphs import Graphs
 from ipagnn.data.tasks import Target, Task, find_task
 from ipagnn.data.torch_data import Collator
 from ipagnn.languages.arithmetic.grammar import Grammar
@@ -22,6 +23,7 @@ from ipagnn.models.output import Output, chosen_records
 from ipagnn.nn.cell import Decoder, Dense, StatementRNN
 from ipagnn.nn.targets import target_correct, target_loss
 from ipagnn.ops import STATE_PARTS
+from ipagnn.ops.messages.call import Messages
 
 if TYPE_CHECKING:
     from ipagnn.models.automata import AutomataModel
@@ -48,6 +50,22 @@ class StageProgress:
     step: int
 
 
+@dataclass(frozen=True, slots=True)
+class PointerKernels:
+    """A model whose statement cell walks an instruction pointer, and whose output layer reads the final states.
+
+    Attributes:
+        walked: The graphs that are walked for a batch, and the tokens of each node's statement.
+        hard, normalise: As in `ipagnn.nn.IPAGNNLayer`.
+        branch: Weight and bias of the branch layer; empty where nothing is decided.
+    """
+
+    walked: Callable[[Batch], tuple[Graphs, Tensor]]
+    hard: bool = False
+    normalise: bool = False
+    branch: tuple[Tensor, ...] = ()
+
+
 Walk = Literal["graph", "trace", "lines"]
 
 
@@ -66,6 +84,8 @@ class ProgramModel(nn.Module, ABC):
         title: Its name in tables, figures and model cards; empty for the one in the registry.
         walks: What its steps follow: the control flow graph, the true trace, or the lines in order.
         has_executions: Whether `forward` takes `execution` and `prune`, as there is more than one way to run it.
+        every_node: Whether that computes every node at every step, as message passing does. Evaluation forms its
+            batches by it.
         records: Names of the quantities that it can record; see `ipagnn.models.output`.
         learns_from: Names of those that training asks it to record, as its `loss` reads them.
         tasks: Names of the tasks it can be trained and tested on; the first is meant where none is named.
@@ -85,6 +105,7 @@ class ProgramModel(nn.Module, ABC):
     title: ClassVar[str] = ""
     walks: ClassVar[Walk] = "graph"
     has_executions: ClassVar[bool] = False
+    every_node: ClassVar[bool] = False
     records: ClassVar[frozenset[str]] = frozenset()
     learns_from: ClassVar[tuple[str, ...]] = ()
     tasks: ClassVar[tuple[str, ...]] = ("full", "partial")
@@ -159,7 +180,7 @@ class ProgramModel(nn.Module, ABC):
             batch: The programs.
             record: Names of quantities to record on the way, out of `records`.
             execution: How to compute: `auto` takes the fastest way there is, `reference` spells the paper; see
-                `ipagnn.ops.BACKENDS` for the others. Same results.
+                `ipagnn.ops.BACKENDS` and `MESSAGE_BACKENDS` for the others. Same results.
             prune: At inference, pointer mass below this that arrives at a node is dropped; 0 keeps all.
 
         Raises:
@@ -192,6 +213,11 @@ class ProgramModel(nn.Module, ABC):
     def prepare(self, batch: Batch, *, record: Collection[str] = ()) -> Batch:
         """Plan what `model(batch, record=record)` will read, as in the threads that load data; returns the batch."""
         return batch
+
+    @property
+    def kernels(self) -> PointerKernels | Messages | None:
+        """What training steps that run kernels read of it; None if there are no kernels for what `forward` computes."""
+        return None
 
     def loss(self, output: Output, batch: Batch) -> Tensor:
         """What training minimises the mean of: the losses of all targets, by their kind, in nats. [program]

@@ -10,7 +10,7 @@ from torch import Tensor
 from ipagnn._common.options import option
 from ipagnn.data.contract import Batch
 from ipagnn.data.graphs import Graphs
-from ipagnn.models.base import ProgramModel
+from ipagnn.models.base import PointerKernels, ProgramModel
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, recorded
 from ipagnn.models.registry import register
@@ -80,6 +80,14 @@ class IPAGNN(ProgramModel):
     def walked(self, batch: Batch) -> tuple[Graphs, Tensor]:
         """What is walked: the control flow graphs, and the tokens of each node's statement."""
         return batch.graphs, batch.node_tokens
+
+    @property
+    def kernels(self) -> PointerKernels | None:
+        """See `ProgramModel.kernels`."""
+        if type(self).forward is not IPAGNN.forward:
+            return None
+        branch = tuple(self.control.branch.parameters())
+        return PointerKernels(self.walked, self.hard, self.config.normalise, branch)
 
     def prepare(self, batch: Batch, *, record: Collection[str] = ()) -> Batch:
         """See `ProgramModel.prepare`."""

@@ -1,6 +1,6 @@
-"""The models of the paper's table of message passing (`nn.message_passing`), as they run: every node at every step.
+"""The models of the paper's table of message passing (`nn.message_passing`).
 
-On a CUDA GPU, training runs GGNN and NoExecute by kernels instead; `MessagePassing.messages` says which.
+`ipagnn.ops.pass_messages` runs them: by kernels or, as written here, every node at every step.
 """
 
 from typing import ClassVar
@@ -14,39 +14,35 @@ from ipagnn.models.output import Output, recorded
 from ipagnn.nn.control import InstructionPointer, Neighbours
 from ipagnn.nn.execution import GatedUpdate
 from ipagnn.nn.message_passing import Control, Edges, Execution, is_exit
-from ipagnn.ops.messages.call import Messages
+from ipagnn.ops import pass_messages
+from ipagnn.ops.messages.call import MessageCall, MessageKind, Messages
 
 
 class MessagePassing(ProgramModel):
     """A model of the table; a subclass sets `control` and `execution`."""
 
+    has_executions: ClassVar[bool] = True
+    every_node: ClassVar[bool] = True
     records: ClassVar[frozenset[str]] = frozenset({"states"})
     control: Control
     execution: Execution
 
-    def forward(self, batch: Batch, *, record: frozenset[str] = frozenset()) -> Output:
-        """The five lines, T(x) times; a program whose steps are over stands still."""
-        table = self.cell.table()
-        edges = self.control.edges(batch)
-        decides = batch.true != batch.false
-        h, p = self.start(batch)
-        found = {"pointer": [p], "branch": [], "states": [self._readable(h, p, batch)]}
-        for t in range(max(batch.steps.tolist(), default=0)):
-            h_new, arrived, b = self.step(h, p, table, batch, edges)
-            running = (t < batch.steps)[batch.node_program]
-            h = torch.where(running[:, None], h_new, h)
-            p = torch.where(running, arrived, p)
-            if "pointer" in record:
-                found["pointer"].append(p)
-            if "branch" in record:
-                found["branch"].append(torch.where(running & decides, b[:, 0], torch.nan))
-            if "states" in record:
-                found["states"].append(self._readable(h, p, batch))
-        logits = self.output(self.control.final(h, p, batch))
-        series = {
-            name: torch.stack(found[name]) if found[name] else p.new_empty(0, len(p)) for name in record & found.keys()
-        }
-        return Output({"value": logits}, recorded(series, record))
+    def forward(
+        self, batch: Batch, *, record: frozenset[str] = frozenset(), execution: str = "auto", prune: float = 0.0
+    ) -> Output:
+        """The five lines, T(x) times; see `ProgramModel.forward`."""
+        table, edges = self.cell.table(), self.control.edges(batch)
+        call = MessageCall(
+            graphs=batch.graphs,
+            tokens=batch.node_tokens,
+            start=lambda: self.start(batch),
+            step=lambda h, p: self.step(h, p, table, batch, edges),
+            final=lambda h, p: self.control.final(h, p, batch),
+            record=record,
+            messages=self.kernels,
+        )
+        passed = pass_messages(call, execution)
+        return Output({"value": self.output(passed.final)}, recorded(passed.recorded, record))
 
     def start(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """h_{0,n} [node, state] and p_{0,n} [node]."""
@@ -65,25 +61,23 @@ class MessagePassing(ProgramModel):
             updated = torch.where(is_exit(batch)[:, None], proposal, updated)
         return updated, arrived, b
 
-    def _readable(self, h: Tensor, p: Tensor, batch: Batch) -> Tensor:
-        """The states, those of the exits as the output layer would read them now. [node, state]"""
-        return h.index_copy(0, batch.exits.long(), self.control.final(h, p, batch))
-
     @property
-    def messages(self) -> Messages | None:
-        """How kernels pass this model's messages; None if there are none for it."""
-        control = self.control
-        if type(self).forward is not MessagePassing.forward or not isinstance(self.execution, GatedUpdate):
+    def kernels(self) -> Messages | None:
+        """See `ProgramModel.kernels`: there are some for a GRU, with a soft pointer or all neighbours."""
+        control, execution = self.control, self.execution
+        if type(self).forward is not MessagePassing.forward or not isinstance(execution, GatedUpdate):
             return None
+        kind: MessageKind = "neighbours"
         if isinstance(control, InstructionPointer):
             if control.hard:
                 return None
-            return Messages("absorbing" if control.exit_keeps else "pointer", normalise=control.normalise)
-        assert isinstance(control, Neighbours)
-        return Messages("neighbours") if control.divisor == "root" and control.bidirectional else None
+            kind = "absorbing" if control.exit_keeps else "pointer"
+        elif not isinstance(control, Neighbours) or control.divisor != "root" or not control.bidirectional:
+            return None
+        normalise = isinstance(control, InstructionPointer) and control.normalise
+        return Messages(kind, self.cell.embedding, self._kernel_weights, normalise)
 
-    def message_weights(self) -> tuple[Tensor, ...]:
-        """The weights that kernels read, in the order in which they take them."""
+    def _kernel_weights(self) -> tuple[Tensor, ...]:
         cell, execution = self.cell, self.execution
         assert isinstance(execution, GatedUpdate)
         weights = [cell.table(), cell.hidden_1, cell.input_2, cell.hidden_2, cell.bias_2]

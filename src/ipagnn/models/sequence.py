@@ -12,7 +12,7 @@ from torch import Tensor
 from ipagnn._common.options import option
 from ipagnn.data.contract import Batch
 from ipagnn.data.graphs import Graphs, Tensors
-from ipagnn.models.base import ProgramModel
+from ipagnn.models.base import PointerKernels, ProgramModel
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, recorded
 from ipagnn.nn.cell import Decoder
@@ -94,6 +94,11 @@ class SequenceModel(ProgramModel):
                 h = self.cell(h, statement[None])
             finals.append(h)
         return torch.cat(finals)
+
+    @property
+    def kernels(self) -> PointerKernels | None:
+        """See `ProgramModel.kernels`."""
+        return PointerKernels(self.walked) if type(self).forward is SequenceModel.forward else None
 
     def prepare(self, batch: Batch, *, record: Collection[str] = ()) -> Batch:
         """See `ProgramModel.prepare`."""

@@ -1,20 +1,24 @@
 """Executions: tensors in, tensors out, and no models. This is their one door.
 
-`walk` runs an instruction pointer over graphs. Backends stand in `BACKENDS`, the fastest first; each says in a sentence
-why it cannot run a call, and the first that can does. `reference` spells the paper, and never refuses.
+`walk` runs an instruction pointer over graphs, and `pass_messages` exchanges messages between all nodes. Backends stand
+in `BACKENDS` and `MESSAGE_BACKENDS`, the fastest first; each says in a sentence why it cannot run a call, and the first
+that can does. The last is the reference, which spells the paper and never refuses.
 """
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from torch import Tensor
 
 from ipagnn._common.hints import near_miss
 from ipagnn.ops import reference
-from ipagnn.ops.call import STATE_PARTS, PointerCall, PointerResult, StatementLSTM
+from ipagnn.ops.call import STATE_PARTS, PointerCall, Result, StatementLSTM
+from ipagnn.ops.messages import reference as message_reference
+from ipagnn.ops.messages.call import MessageCall
+from ipagnn.ops.messages.triton import backend as message_kernels
 from ipagnn.ops.pointer import rows
 from ipagnn.ops.pointer.cpu import backend as compiled
 from ipagnn.ops.pointer.streaming import backend as streaming
@@ -24,23 +28,27 @@ from ipagnn.ops.pointer.triton import backend as kernels
 
 __all__ = [
     "BACKENDS",
+    "MESSAGE_BACKENDS",
     "STATE_PARTS",
     "Backend",
+    "MessageCall",
     "PointerCall",
-    "PointerResult",
+    "Result",
     "StatementLSTM",
     "can_stream",
     "choose",
+    "pass_messages",
     "steps_to_exit",
     "walk",
 ]
 
 log = logging.getLogger(__name__)
+C = TypeVar("C", PointerCall, MessageCall)
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
-    """An execution of the walk of an instruction pointer.
+class Backend(Generic[C]):
+    """An execution of a kind of call.
 
     Attributes:
         name: What `execution` calls it.
@@ -49,11 +57,11 @@ class Backend:
     """
 
     name: str
-    refuses: Callable[[PointerCall], str | None]
-    run: Callable[[PointerCall], PointerResult]
+    refuses: Callable[[C], str | None]
+    run: Callable[[C], Result]
 
 
-BACKENDS: Final = (
+BACKENDS: Final[tuple[Backend[PointerCall], ...]] = (
     Backend("streaming", streaming.refuses, streaming.run),
     Backend("hopper", kernels.refuses_hopper, kernels.run_hopper),
     Backend("triton", kernels.refuses_triton, kernels.run_triton),
@@ -62,12 +70,17 @@ BACKENDS: Final = (
     Backend("rows", rows.refuses, rows.run),
     Backend("reference", reference.refuses, reference.run),
 )
+MESSAGE_BACKENDS: Final[tuple[Backend[MessageCall], ...]] = (
+    Backend("triton", message_kernels.refuses, message_kernels.run),
+    Backend("reference", message_reference.refuses, message_reference.run),
+)
 
 
-def choose(call: PointerCall, execution: str = "auto") -> Backend:
+def choose(backends: tuple[Backend[C], ...], call: C, execution: str = "auto") -> Backend[C]:
     """The backend for a call.
 
     Args:
+        backends: Those to choose from.
         call: What is to be run.
         execution: Name of a backend; `auto` takes the fastest that does not refuse.
 
@@ -76,15 +89,15 @@ def choose(call: PointerCall, execution: str = "auto") -> Backend:
     """
     if execution == "auto":
         refusals: list[str] = []
-        for backend in BACKENDS:
+        for backend in backends:
             if (why := backend.refuses(call)) is None:
                 _note(backend.name, "; ".join(refusals))
                 return backend
             refusals.append(f"not {backend.name}, as {why}")
         raise AssertionError("The reference never refuses.")
-    found = next((backend for backend in BACKENDS if backend.name == execution), None)
+    found = next((backend for backend in backends if backend.name == execution), None)
     if found is None:
-        known = ["auto", *(backend.name for backend in BACKENDS)]
+        known = ["auto", *(backend.name for backend in backends)]
         raise ValueError(f"There is no execution {execution!r}. {near_miss(execution, known, 'Choose one of')}")
     if (why := found.refuses(call)) is not None:
         raise ValueError(f"The execution {execution!r} cannot run this: {why}. Choose 'auto'.")
@@ -102,6 +115,11 @@ def can_stream(weight: Tensor) -> bool:
     return streaming.missing(weight) is None
 
 
-def walk(call: PointerCall, execution: str = "auto") -> PointerResult:
+def walk(call: PointerCall, execution: str = "auto") -> Result:
     """Run an instruction pointer over graphs; see `choose`."""
-    return choose(call, execution).run(call)
+    return choose(BACKENDS, call, execution).run(call)
+
+
+def pass_messages(call: MessageCall, execution: str = "auto") -> Result:
+    """Exchange messages between the nodes of graphs; see `choose`."""
+    return choose(MESSAGE_BACKENDS, call, execution).run(call)

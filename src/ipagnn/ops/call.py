@@ -1,4 +1,4 @@
-"""What executions along an instruction pointer are given, and what they return."""
+"""What executions along an instruction pointer are given, and what all executions return."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -83,11 +83,11 @@ class PointerCall:
 
 
 @dataclass(frozen=True, slots=True)
-class PointerResult:
-    """What a walk came to.
+class Result:
+    """What an execution returns.
 
     Attributes:
-        final: The state of each exit in the end. [graph, *state]
+        final: The state of each exit after the last step. [graph, *state]
         recorded: What was asked for, by name.
     """
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.graphs import edge_mask, node_graph
-from ipagnn.ops.call import PointerCall, PointerResult
+from ipagnn.ops.call import PointerCall, Result
 from ipagnn.ops.pointer.equations import branch_decisions, divide, spread
 
 
@@ -13,7 +13,7 @@ def refuses(call: PointerCall) -> str | None:
     return None
 
 
-def run(call: PointerCall) -> PointerResult:
+def run(call: PointerCall) -> Result:
     """Equations 3 to 6, T(x) times; a graph whose steps are over stands still.
 
     The exit is not executed. It keeps the sum of what arrives, which is divided once, at the end.
@@ -59,7 +59,7 @@ def run(call: PointerCall) -> PointerResult:
     recorded = {name: series[name] for name in call.record & series.keys()}
     if "dropped" in call.record:
         recorded["dropped"] = dropped
-    return PointerResult(_readable(h, p, call)[exits], recorded)
+    return Result(_readable(h, p, call)[exits], recorded)
 
 
 def _readable(h: Tensor, p: Tensor, call: PointerCall) -> Tensor:

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import ProgramModel
-from ipagnn.models.ipa_gnn import IPAGNN
-from ipagnn.models.sequence import SequenceModel
+from ipagnn.models.base import PointerKernels
 from ipagnn.nn.cell import Decoder
 from ipagnn.ops.pointer.hopper import launcher as packed_hopper
 from ipagnn.ops.pointer.triton.buffers import Buffers
@@ -20,9 +19,9 @@ from ipagnn.training.config import TrainConfig
 from ipagnn.training.optim.triton import losses
 
 
-def can_capture(model: ProgramModel) -> bool:
-    """Whether there are fused kernels for a model as it is configured."""
-    return isinstance(model, IPAGNN | SequenceModel)
+def refuses(model: ProgramModel) -> str | None:
+    """Why there are no kernels for a model as it is configured; None if there are."""
+    return None if isinstance(model.kernels, PointerKernels) else "it walks no pointer that there are kernels for"
 
 
 def gradient(parameter: Tensor) -> Tensor:
@@ -50,7 +49,7 @@ class _Decoded:
 
 
 class GraphStep(CapturedStep[Plan, Launcher]):
-    """The captured step of a packed model, for which `can_capture` must hold."""
+    """The captured step of a packed model, that is not refused."""
 
     def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device, *, watch: int = 0) -> None:
         super().__init__(model, config, device, watch=watch)
@@ -60,16 +59,15 @@ class GraphStep(CapturedStep[Plan, Launcher]):
         hidden = model.config.hidden
         self._branch: tuple[Tensor, ...] = tuple(torch.zeros(shape, device=device) for shape in ((4 * hidden, 2), (2,)))
         self._d_branch: tuple[Tensor, ...] = tuple(torch.zeros_like(x) for x in self._branch)
-        if isinstance(model, IPAGNN):
-            self._branch = tuple(model.control.branch.parameters())
-            self._d_branch = tuple(gradient(x) for x in self._branch)
+        assert isinstance(model.kernels, PointerKernels)
+        self._kernels = model.kernels
+        if self._kernels.branch:
+            self._branch, self._d_branch = self._kernels.branch, tuple(map(gradient, self._kernels.branch))
 
     def prepare(self, table: ProgramTable) -> Plan:  # type: ignore[override]
         """The plan of a batch, in page-locked memory."""
-        model = self._model
-        assert isinstance(model, IPAGNN | SequenceModel)
-        batch = model.collate(table)
-        return Plan.build(*model.walked(batch), batch.target, groups=self._groups, pinned=True)
+        batch = self._model.collate(table)
+        return Plan.build(*self._kernels.walked(batch), batch.target, groups=self._groups, pinned=True)
 
     def _empty(self, capacity: Capacity) -> Plan:
         return Plan.empty(capacity, self._device)
@@ -78,13 +76,13 @@ class GraphStep(CapturedStep[Plan, Launcher]):
         return Buffers.bytes(self._weights, capacity.rows)
 
     def _launcher(self, plan: Plan, memory: Tensor) -> Launcher:
-        model, capacity = self._model, plan.capacity
+        capacity = plan.capacity
         return (packed_hopper.HopperLauncher if self._hopper else Launcher)(
             self._weights,
             Buffers(self._weights, capacity.rows, capacity.programs, memory),
             plan,
-            hard=isinstance(model, IPAGNN) and model.hard,
-            normalise=isinstance(model, IPAGNN) and model.config.normalise,
+            hard=self._kernels.hard,
+            normalise=self._kernels.normalise,
             exact=self._exact,
         )
 

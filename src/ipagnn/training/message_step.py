@@ -1,13 +1,11 @@
 """The step of GGNN and NoExecute on a GPU, captured: see `captured_step`."""
 
-from typing import TypeGuard
-
 import torch
 from torch import Tensor
 
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import ProgramModel
-from ipagnn.models.message_passing import MessagePassing
+from ipagnn.ops.messages.call import Messages
 from ipagnn.ops.messages.triton.gated import GatedLauncher
 from ipagnn.ops.messages.triton.launcher import MessageLauncher, execute
 from ipagnn.ops.messages.triton.plan import MessageCapacity, MessagePlan
@@ -17,23 +15,23 @@ from ipagnn.training.optim.triton import losses
 from ipagnn.training.step import autocast
 
 
-def has_kernels(model: ProgramModel) -> TypeGuard[MessagePassing]:
-    """Whether there are kernels for a model as it is configured."""
-    return isinstance(model, MessagePassing) and model.messages is not None
+def refuses(model: ProgramModel) -> str | None:
+    """Why there are no kernels for a model as it is configured; None if there are."""
+    return None if isinstance(model.kernels, Messages) else "it passes no messages that there are kernels for"
 
 
 class MessageStep(CapturedStep[MessagePlan, MessageLauncher]):
-    """The captured step of a message passing model, for which `has_kernels` must hold."""
+    """The captured step of a message passing model that is not refused."""
 
     def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device, *, watch: int = 0) -> None:
         super().__init__(model, config, device, watch=watch)
-        assert has_kernels(model)
-        assert model.messages is not None
-        self._messages, self._how = model, model.messages
+        assert isinstance(model.kernels, Messages)
+        self._messages = model.kernels
 
     def prepare(self, table: ProgramTable) -> MessagePlan:  # type: ignore[override]
         """The plan of a batch, in page-locked memory."""
-        return MessagePlan.build(self._model.collate(table), self._how.kind, pinned=True)
+        batch = self._model.collate(table)
+        return MessagePlan.build(batch.graphs, batch.node_tokens, self._messages.kind, batch.target, pinned=True)
 
     def _empty(self, capacity: MessageCapacity) -> MessagePlan:
         return MessagePlan.empty(capacity, self._device)
@@ -42,11 +40,11 @@ class MessageStep(CapturedStep[MessagePlan, MessageLauncher]):
         return GatedLauncher.bytes(self._weights, capacity)
 
     def _launcher(self, plan: MessagePlan, memory: Tensor) -> MessageLauncher:
-        return GatedLauncher(self._how, self._weights, plan, memory, exact=self._exact)
+        return GatedLauncher(self._messages, self._weights, plan, memory, exact=self._exact)
 
     def _run(self, plan: MessagePlan, launcher: MessageLauncher) -> None:
         self._update.zero_gradients()
-        final = execute(launcher, self._messages.message_weights())
+        final = execute(launcher, self._messages.weights())
         with autocast(self._device, self._half):
             logits = self._model.output(final)
         loss, correct, d_logits = losses(logits.detach(), plan.target)

@@ -1,11 +1,13 @@
 """One step of training: from a batch of programs to changed weights."""
 
+import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, distributed
@@ -18,6 +20,8 @@ from ipagnn.training.config import TrainConfig
 from ipagnn.training.optim.update import Update
 
 P = TypeVar("P")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,15 +237,61 @@ def first_model(config: TrainConfig) -> ProgramModel:
     return load_model(config.init_from, name=model.name, **options)
 
 
-def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) -> TrainingStep[Any]:
-    """The best implementation for a model on a device."""
-    loss = type(model).loss is ProgramModel.loss and type(model).correct is ProgramModel.correct  # what kernels compute
-    if device.type == "cuda" and loss and find_spec("triton") and not distributed.is_initialized():
-        from ipagnn.training.graph_step import GraphStep, can_capture  # Triton is there only where there is a GPU
-        from ipagnn.training.message_step import MessageStep, has_kernels
+@dataclass(frozen=True, slots=True)
+class StepBackend:
+    """An implementation of the training step.
 
-        if can_capture(model):
-            return GraphStep(model, config, device)
-        if has_kernels(model):
-            return MessageStep(model, config, device)
-    return PlainStep(model, config, device)
+    Attributes:
+        name: What the log calls it.
+        refuses: Why it cannot train a model on a device, as a clause; None if it can.
+        make: Makes the step.
+    """
+
+    name: str
+    refuses: Callable[[ProgramModel, torch.device], str | None]
+    make: Callable[[ProgramModel, TrainConfig, torch.device], TrainingStep[Any]]
+
+
+def _refuses_capture(model: ProgramModel, device: torch.device) -> str | None:
+    """What no captured step does."""
+    if device.type != "cuda":
+        return f"training runs on {device.type}"
+    if type(model).loss is not ProgramModel.loss or type(model).correct is not ProgramModel.correct:
+        return f"the model {model.name!r} has a loss of its own"
+    if [each.name for each in model.targets] != ["value"]:
+        return f"the task {model.task_for(None).name!r} has other targets than the final value"
+    if distributed.is_initialized():
+        return "several processes train"
+    return None if find_spec("triton") else "Triton is not installed"
+
+
+def _captured(module: str, step: str) -> StepBackend:
+    """A step of a module that is there only where Triton is."""
+
+    def refuses(model: ProgramModel, device: torch.device) -> str | None:
+        return _refuses_capture(model, device) or import_module(module).refuses(model)
+
+    def make(model: ProgramModel, config: TrainConfig, device: torch.device) -> TrainingStep[Any]:
+        made: TrainingStep[Any] = getattr(import_module(module), step)(model, config, device)
+        return made
+
+    return StepBackend(f"captured ({step})", refuses, make)
+
+
+STEPS: Final = (
+    _captured("ipagnn.training.graph_step", "GraphStep"),
+    _captured("ipagnn.training.message_step", "MessageStep"),
+    StepBackend("plain", lambda model, device: None, PlainStep),
+)
+"""Implementations of the step, the fastest first. The last one refuses nothing."""
+
+
+def make_step(model: ProgramModel, config: TrainConfig, device: torch.device) -> TrainingStep[Any]:
+    """The fastest step that does not refuse; the choice is logged."""
+    refusals: list[str] = []
+    for backend in STEPS:
+        if (why := backend.refuses(model, device)) is None:
+            log.info("Training step: %s%s.", backend.name, f" ({'; '.join(refusals)})" if refusals else "")
+            return backend.make(model, config, device)
+        refusals.append(f"not {backend.name}, as {why}")
+    raise AssertionError("The plain step never refuses.")

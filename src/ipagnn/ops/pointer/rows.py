@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ipagnn.data.graphs import Graphs, Tensors, edge_mask
 from ipagnn.ops._compiled.rows import build_rows
-from ipagnn.ops.call import PointerCall, PointerResult
+from ipagnn.ops.call import PointerCall, Result
 from ipagnn.ops.pointer.equations import branch_decisions, divide, spread
 
 
@@ -116,7 +116,7 @@ def refuses(call: PointerCall) -> str | None:
     return "it plans all rows beforehand, and pruning finds them as execution goes" if call.prune else None
 
 
-def run(call: PointerCall) -> PointerResult:
+def run(call: PointerCall) -> Result:
     """Execute all rows, with any cell and any state."""
     graphs = call.graphs
     rows, departures = graphs.plan(plan_rows), graphs.plan(plan_departures)
@@ -158,7 +158,7 @@ def run(call: PointerCall) -> PointerResult:
     recorded = record_rows(graphs, found, call.record, normalise=call.normalise, initial=call.initial)
     if "dropped" in call.record:
         recorded["dropped"] = final.new_zeros(len(graphs))
-    return PointerResult(final, recorded)
+    return Result(final, recorded)
 
 
 def record_rows(

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ipagnn.data.contract import Batch
+from ipagnn.data.graphs import Graphs
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.ops._compiled.plan import token_order
 from ipagnn.ops.messages._compiled.rows import build_message_rows, distinct_statements
@@ -150,28 +150,39 @@ class MessagePlan:
         return MessagePlan(flat, capacity, **parts)
 
     @staticmethod
-    def build(batch: Batch, kind: MessageKind, *, pinned: bool = False) -> "MessagePlan":
-        """The plan of a batch, on the CPU; `pinned` in page-locked memory, from which copies run in the background."""
+    def build(
+        graphs: Graphs, tokens: Tensor, kind: MessageKind, target: Tensor | None = None, *, pinned: bool = False
+    ) -> "MessagePlan":
+        """The plan of graphs, on the CPU.
+
+        Args:
+            graphs: The graphs.
+            tokens: Token ids of the statement at each node. [node, 4]
+            kind: Whose rows.
+            target: The values to predict, for a step that computes the loss; 0 if None. [program]
+            pinned: In page-locked memory, from which copies run in the background.
+        """
+        true, false = graphs.successors.t().contiguous().numpy()
         offsets, node, following, previous, flags, *messages, final = build_message_rows(
-            batch.node_offsets.numpy(),
-            batch.true.numpy(),
-            batch.false.numpy(),
-            batch.steps.numpy(),
+            graphs.offsets.numpy(),
+            true,
+            false,
+            graphs.steps.numpy(),
             kind != "neighbours",
             kind == "absorbing",
         )
         arrival_offsets, arrivals, targets, departure_offsets, departures = messages
         steps, rows, nodes = len(offsets) - 2, len(node), int(offsets[1])
-        statement, member_offsets, members, tokens = distinct_statements(batch.node_tokens.numpy()[node[:nodes]])
+        statement, member_offsets, members, distinct = distinct_statements(tokens.numpy()[node[:nodes]])
         room = round_up_capacity(rows, ROOM)
         capacity = MessageCapacity(
             kind=kind,
             rows=room,
             edges=room * max(1, -(-len(arrivals) // room)),
-            programs=len(batch),
+            programs=len(graphs),
             steps=4 * max(1, -(-steps // 4)),
             nodes=round_up_capacity(nodes, ROOM),
-            statements=round_up_capacity(len(tokens), ROOM),
+            statements=round_up_capacity(len(distinct), ROOM),
         )
         plan = MessagePlan.empty(capacity, "cpu", pinned=pinned)
         plan.offsets.numpy()[:] = rows
@@ -191,12 +202,12 @@ class MessagePlan:
             departure_offsets=departure_offsets,
             departures=departures,
             final=final,
-            target=batch.target.numpy(),
+            target=np.zeros(len(graphs), np.int64) if target is None else target.numpy(),
             statement=statement,
             member_offsets=member_offsets,
             members=members,
-            waves=np.array([0, len(tokens)]),
-            **token_fields(tokens),
+            waves=np.array([0, len(distinct)]),
+            **token_fields(distinct),
         )
         return plan
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ipagnn.ops.call import PointerCall, PointerResult
+from ipagnn.ops.call import PointerCall, Result
 from ipagnn.ops.pointer.cpu.math import product
 from ipagnn.ops.pointer.cpu.parts import Parts
 from ipagnn.ops.pointer.rows import plan_rows, record_rows, run
@@ -31,7 +31,7 @@ def refuses(call: PointerCall) -> str | None:
     return None
 
 
-def execute(call: PointerCall) -> PointerResult:
+def execute(call: PointerCall) -> Result:
     """Execute all rows."""
     rows, lstm = call.graphs.plan(plan_rows), call.lstm
     assert lstm is not None
@@ -59,7 +59,7 @@ def execute(call: PointerCall) -> PointerResult:
         recorded = record_rows(call.graphs, parts.values(), call.record, normalise=call.normalise)
     if "dropped" in call.record:
         recorded["dropped"] = final.new_zeros(len(final))
-    return PointerResult(final, recorded)
+    return Result(final, recorded)
 
 
 _spare: WeakTensorKeyDictionary = WeakTensorKeyDictionary()

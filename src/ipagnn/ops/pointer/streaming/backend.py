@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from ipagnn.ops.call import PointerCall, PointerResult
+from ipagnn.ops.call import PointerCall, Result
 
 
 def refuses(call: PointerCall) -> str | None:
@@ -29,7 +29,7 @@ def missing(weight: Tensor) -> str | None:
     return None if find_spec("triton") else "Triton is not installed"
 
 
-def run(call: PointerCall) -> PointerResult:
+def run(call: PointerCall) -> Result:
     """Run it."""
     from ipagnn.ops.pointer.streaming.launcher import run_streaming
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from ipagnn.ops.call import PointerCall, PointerResult, StatementLSTM
+from ipagnn.ops.call import PointerCall, Result, StatementLSTM
 from ipagnn.ops.pointer.equations import EPSILON, divide
 from ipagnn.ops.pointer.streaming import kernels
 from ipagnn.ops.pointer.streaming.plan import plan_pointer, plan_sequences
@@ -121,7 +121,7 @@ class _Waves:
 
 
 @torch.no_grad()
-def run_streaming(call: PointerCall) -> PointerResult:
+def run_streaming(call: PointerCall) -> Result:
     """Walk a pointer, or read sequences where nothing is decided; the call has the weights of a statement LSTM."""
     if call.decide is None:
         return _read_sequences(call)
@@ -168,10 +168,10 @@ def run_streaming(call: PointerCall) -> PointerResult:
         columns = plan.origin[exits].long()
         pointer[:, columns] = pointer[:, columns].cummax(dim=0).values  # mass stays where a program has ended
         found |= {"pointer": pointer, "branch": branch}
-    return PointerResult(states, {name: found[name] for name in call.record & found.keys()})
+    return Result(states, {name: found[name] for name in call.record & found.keys()})
 
 
-def _read_sequences(call: PointerCall) -> PointerResult:
+def _read_sequences(call: PointerCall) -> Result:
     """The state of each program after its last statement, from zero."""
     plan, lstm = call.graphs.plan(plan_sequences), call.lstm
     assert lstm is not None
@@ -183,4 +183,4 @@ def _read_sequences(call: PointerCall) -> PointerResult:
     waves.c[:, 4] = 0
     waves.run(waves.launch)
     parts = [waves.c[0, 4], waves.h[0, 4].float(), waves.c[1, 4], waves.h[1, 4].float()]
-    return PointerResult(torch.cat([part[plan.rank, : lstm.hidden] for part in parts], dim=1), {})
+    return Result(torch.cat([part[plan.rank, : lstm.hidden] for part in parts], dim=1), {})

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.graphs import edge_mask, node_graph
-from ipagnn.ops.call import PointerCall, PointerResult
+from ipagnn.ops.call import PointerCall, Result
 from ipagnn.ops.pointer.equations import branch_decisions, divide, spread
 
 
@@ -40,7 +40,7 @@ def refuses(call: PointerCall) -> str | None:
 
 
 @torch.no_grad()
-def run(call: PointerCall) -> PointerResult:
+def run(call: PointerCall) -> Result:
     """Execute while mass of at least `prune` arrives somewhere; equations 3 to 6.
 
     What is recorded has as many steps as were taken, which may be fewer than the graphs have.
@@ -90,7 +90,7 @@ def run(call: PointerCall) -> PointerResult:
         state = divide(state, mass) if call.normalise else state
     final = divide(final, absorbed) if call.normalise else final
     recorded = {name: x for name, x in (("dropped", dropped), ("exit_mass", absorbed)) if name in call.record}
-    return PointerResult(final, recorded | (_record(call, frontiers, absorbed, edges) if drawn else {}))
+    return Result(final, recorded | (_record(call, frontiers, absorbed, edges) if drawn else {}))
 
 
 def _record(call: PointerCall, frontiers: list[Frontier], absorbed: Tensor, edges: Tensor) -> dict[str, Tensor]:

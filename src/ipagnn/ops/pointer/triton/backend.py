@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ipagnn.ops.call import PointerCall, PointerResult, StatementLSTM
+from ipagnn.ops.call import PointerCall, Result, StatementLSTM
 from ipagnn.ops.pointer import rows
 from ipagnn.ops.pointer.rows import plan_rows
 
@@ -43,17 +43,17 @@ def refuses_hopper(call: PointerCall) -> str | None:
     return None if call.lstm.hidden < 256 else f"it has room for up to 255 hidden units, not {call.lstm.hidden}"
 
 
-def run_triton(call: PointerCall) -> PointerResult:
+def run_triton(call: PointerCall) -> Result:
     """Run it with one group of programs."""
     return _run(call, hopper=False)
 
 
-def run_hopper(call: PointerCall) -> PointerResult:
+def run_hopper(call: PointerCall) -> Result:
     """Run it with a group of programs for each cluster of the GPU."""
     return _run(call, hopper=True)
 
 
-def _run(call: PointerCall, *, hopper: bool) -> PointerResult:
+def _run(call: PointerCall, *, hopper: bool) -> Result:
     lstm = call.lstm
     assert lstm is not None
     if not len(call.graphs.plan(plan_rows)):  # no program has steps enough to reach its exit
@@ -64,7 +64,7 @@ def _run(call: PointerCall, *, hopper: bool) -> PointerResult:
     with torch.autocast("cuda", enabled=False):
         weights = (lstm.table(), lstm.hidden_1, lstm.input_2, lstm.hidden_2, lstm.bias_2, *branch)
         final: Tensor = _Walk.apply(launcher, *weights)  # type: ignore[no-untyped-call]
-    return PointerResult(final, {})
+    return Result(final, {})
 
 
 def _no_branch(lstm: StatementLSTM) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipagnn.evaluation.semantics import count_wrong_runs
 from ipagnn.languages.arithmetic.automata import (
     Automaton,
     claim,
@@ -158,7 +159,12 @@ def test_a_condition_that_stops_too_early_is_found() -> None:
     early = prove([replace(true, stops=stops)])
     assert early[0].holds  # loops count no further than 9
     assert claim(early).startswith("0 of 1 statements are equal")
-    assert "`while v1 > 0` up to 9" in claim(early)
+    assert "any size, `while v1 > 0` for 0 to 9, all that loops count: over these automata, every program" in claim(
+        early
+    )
+    assert count_wrong_runs(early) == (0, 10)  # each of these numbers, with leading zeros
+    few = prove([replace(true, stops=stops)], Grammar(loop_counts=(1, 12), modulus=100))
+    assert "1 is wrong on numbers that programs of this language hold there, first while v1 > 0 at 10" in claim(few)
 
 
 def test_text_and_drawing() -> None:
@@ -173,13 +179,13 @@ def test_text_and_drawing() -> None:
 def test_proofs_of_the_grammar() -> None:
     true = [true_automaton(operation, operand) for operation, operand in STATEMENTS]
     assert claim(prove(true)) == (
-        "68 of 68 statements are equal to the true ones for numbers of any size; none is wrong on a value that "
-        "programs meet."
+        "68 of 68 statements are equal to the true ones for numbers of any size: over these automata, every program of "
+        "this language is executed correctly."
     )
     proofs = prove([*true[1:], _broken(true[0], 1, 4)])
     assert [proof.holds for proof in proofs] == [True] * 67 + [False]
     assert claim(proofs).startswith("67 of 68 statements are equal")
-    assert "1 are wrong, first v0 += 1 at 4" in claim(proofs)
+    assert "1 is wrong on numbers that programs of this language hold there, first v0 += 1 at 4" in claim(proofs)
 
 
 EXTENDED = Grammar(modulus=10**6, variables=4, digit_variables=1, operand_variable=1, condition_variable=1, wrap=True)

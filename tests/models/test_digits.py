@@ -175,7 +175,7 @@ def test_bad_input_is_refused_in_a_sentence() -> None:
             Digits(modulus, 4, 4, 4, (3,), torch.Generator())
     with pytest.raises(ValueError, match="from 1 to 18"):
         small(widths=(3, 19))
-    with pytest.raises(ValueError, match="its statements are tables and no automata"):
+    with pytest.raises(ValueError, match="has no automata; choose a model whose values are digits"):
         EnvIPAGNN(hidden=4, width=4, grammar=SMALL).automaton("*= 7")
     large = small(grammar=Grammar(modulus=10**12))
     with pytest.raises(ValueError, match="too large to give every value a probability"):

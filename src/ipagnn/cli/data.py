@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
+from ipagnn.cli.language import LanguageSettings, chosen_grammar
 from ipagnn.cli.terminal import output, progress
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def generate(
         str | None,
         typer.Option(help="Lengths, each as often, in place of `--length`. [default for test: 20,30,…,100]"),
     ] = None,
+    settings: LanguageSettings = None,
     with_source: Annotated[
         bool, typer.Option("--with-source", help="Add the column `source`, the text of each program.")
     ] = False,
@@ -76,10 +78,11 @@ def generate(
         drawn = Lengths.uniform(_numbers("--lengths", lengths))
     elif length is not None:
         drawn = Lengths.training(length) if split == "train" else Lengths.exact(length)
-    total = recipe(split, task, count, seed, drawn).count
+    grammar = chosen_grammar(settings)
+    total = recipe(split, task, count, seed, drawn, grammar).count
     with progress("Writing", "programs", total) as advance:
         manifest = write(
-            *(directory, task, split, count, seed, drawn),
+            *(directory, task, split, count, seed, drawn, grammar),
             with_source=with_source,
             threads=threads,
             on=on,
@@ -105,6 +108,7 @@ def ceiling(
     seed: Annotated[
         int | None, typer.Option(help="Which programs. [default: those of `ipagnn generate`, test or train]")
     ] = None,
+    settings: LanguageSettings = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -114,9 +118,9 @@ def ceiling(
 ) -> None:
     """Compute the best accuracy that is possible on partial programs.
 
-    A masked line hides one of 27 equally likely statements. Whoever executes perfectly can do no better than to try
-    them all and name the likeliest result. This does so, exactly, for each program; `±` is one standard error over
-    programs.
+    A masked line hides one of 27 equally likely statements, or as many as the language has. Whoever executes perfectly
+    can do no better than to try them all and name the likeliest result. This does so, exactly, for each program; `±` is
+    one standard error over programs.
 
     `ipagnn ceiling --lengths 20,50,100 --count 1000`
     """
@@ -128,16 +132,17 @@ def ceiling(
 
     if train_lengths and lengths is not None:
         raise ValueError("Both --lengths and --train-lengths were given; choose one.")
+    grammar = chosen_grammar(settings)
     if train_lengths:
-        wanted = recipe("train", "partial", count, seed)
+        wanted = recipe("train", "partial", count, seed, grammar=grammar)
     else:
         drawn = Lengths.uniform(TEST_LENGTHS if lengths is None else _numbers("--lengths", lengths))
-        wanted = recipe("test", "partial", count * len(drawn.lengths), seed, drawn)
+        wanted = recipe("test", "partial", count * len(drawn.lengths), seed, drawn, grammar)
     parts = []
     with progress("Filling holes", "programs", wanted.count) as advance:
         for start in range(0, wanted.count, _BLOCK):
             stop = min(start + _BLOCK, wanted.count)
-            parts.append(compute(wanted.table(start, stop), threads=os.cpu_count() or 1))
+            parts.append(compute(wanted.table(start, stop), grammar, threads=os.cpu_count() or 1))
             advance(stop)
     of_program = np.concatenate([part.lengths for part in parts])
     probability = np.concatenate([part.probability for part in parts])

@@ -11,7 +11,7 @@ from ipagnn.cli.terminal import DIGITS, output, progress
 
 if TYPE_CHECKING:
     from ipagnn.evaluation import Summary
-    from ipagnn.languages.arithmetic import Program
+    from ipagnn.languages.arithmetic import Grammar, Program
     from ipagnn.models import ModelFile, ProgramModel
 
 LENGTHS = "20,30,40,50,60,70,80,90,100"
@@ -163,8 +163,8 @@ def figure(
     elif name in figures.POINTER_FIGURES:
         task, draw = figures.POINTER_FIGURES[name]
         loaded = _one_model(model, task, name)
-        modulus = loaded.config.grammar.condition_modulus
-        drawn = figures.given(loaded, [_read_program(file, modulus) for file in program]) if program else draw(loaded)
+        grammar = loaded.config.grammar
+        drawn = figures.given(loaded, [_read_program(file, grammar) for file in program]) if program else draw(loaded)
     else:
         if program and len(program) > 1:
             raise ValueError(f"The figure {name} shows one program, but --program was given {len(program)} times.")
@@ -254,13 +254,13 @@ def _one_model(names: list[str] | None, task: str, figure: str) -> "ProgramModel
     return load_model(names[0] if names else usual)
 
 
-def _read_program(path: Path, condition_modulus: int = 10) -> "Program":
-    from ipagnn.languages.arithmetic import ProgramError, parse
+def _read_program(path: Path, grammar: "Grammar | None" = None) -> "Program":
+    from ipagnn.languages.arithmetic import PAPER, ProgramError, parse
     from ipagnn.languages.arithmetic.text import MAX_CHARACTERS
 
     try:
         with path.open(encoding="utf-8") as file:
-            return parse(file.read(MAX_CHARACTERS + 1), condition_modulus)
+            return parse(file.read(MAX_CHARACTERS + 1), grammar=grammar or PAPER)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text; a program is a plain text file.") from error
     except ProgramError as error:

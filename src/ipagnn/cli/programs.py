@@ -12,10 +12,11 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from ipagnn.cli.language import LanguageSettings, chosen_grammar
 from ipagnn.cli.terminal import output
 
 if TYPE_CHECKING:
-    from ipagnn.languages.arithmetic import Program
+    from ipagnn.languages.arithmetic import Grammar, Program
 
 _WITH_TOKENS = 60  # columns from which tokens are shown
 _BLOCK = 4096  # programs drawn at a time, so that any count needs little memory
@@ -35,25 +36,29 @@ def sample(
             "--train-lengths", help="Draw lengths as in training: mostly `--length`, shorter ones ever more rarely."
         ),
     ] = False,
+    settings: LanguageSettings = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One object a line, with the keys `source` and `target`.")
     ] = False,
 ) -> None:
-    """Draw programs from the paper's probabilistic grammar.
+    """Draw programs from the paper's probabilistic grammar, or from one with other settings.
 
     The target of a program is v0 mod 1000 at its end; for a partial program, at the end of the complete one.
 
     `ipagnn sample --length 20 --count 3 --seed 7`
+
+    `ipagnn sample --set modulus=1_000_000 --set variables=4 --set operand_variable=1`
     """
     from ipagnn.languages.arithmetic import Lengths, Sampler, format_program
 
     lengths = Lengths.training(length) if train_lengths else Lengths.exact(length)
-    sampler = Sampler(task, lengths, seed=seed, masked_lines=masked_lines)
+    grammar = chosen_grammar(settings)
+    sampler = Sampler(task, lengths, grammar, seed, masked_lines=masked_lines)
     console = output()
     for start in range(0, count, _BLOCK):
         table = sampler.table(start, min(_BLOCK, count - start))
         for i, (program, target) in enumerate(zip(table, table.target.tolist(), strict=True), start):
-            source = format_program(program)
+            source = format_program(program, grammar.condition_modulus)
             if as_json:
                 typer.echo(json.dumps({"source": source, "target": target}))
                 continue
@@ -69,6 +74,7 @@ def inspect(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE…", help="Files of one program each; `-` is standard input.")
     ],
+    settings: LanguageSettings = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One object a line and file; indices count from 0.", rich_help_panel="Form")
     ] = False,
@@ -87,19 +93,20 @@ def inspect(
     """
     if as_json and dot:
         raise ValueError("Both --json and --dot were given; choose one.")
+    grammar = chosen_grammar(settings)
     for i, name in enumerate(files):
-        program = _read(name)
+        program = _read(name, grammar)
         if as_json:
-            typer.echo(json.dumps(_description(program)))
+            typer.echo(json.dumps(_description(program, grammar)))
         elif dot:
             from ipagnn.languages.arithmetic import control_flow_graph
 
             typer.echo(control_flow_graph(program).to_dot())
         else:
-            _print_table(program, name if len(files) > 1 else None, first=not i)
+            _print_table(program, grammar, name if len(files) > 1 else None, first=not i)
 
 
-def _read(name: str) -> "Program":
+def _read(name: str, grammar: "Grammar") -> "Program":
     from ipagnn.languages.arithmetic import ProgramError, parse
     from ipagnn.languages.arithmetic.text import MAX_CHARACTERS
 
@@ -110,31 +117,31 @@ def _read(name: str) -> "Program":
             # One character too many is enough for the parser to refuse a text of any size.
             source = reader.read(MAX_CHARACTERS + 1)
             reader.detach()
-        return parse(source)
+        return parse(source, grammar=grammar)
     except UnicodeDecodeError as error:
         raise ValueError(f"{shown} is not UTF-8 text; a program is a plain text file.") from error
     except ProgramError as error:
         raise ValueError(f"{shown}, {error}") from error
 
 
-def _outcome(program: "Program") -> tuple[int | None, int | None, str]:
+def _outcome(program: "Program", grammar: "Grammar") -> tuple[int | None, int | None, str]:
     """Value and trace length, or None for both and the reason why there are none."""
-    from ipagnn.languages.arithmetic import ExecutionError, execute
+    from ipagnn.languages.arithmetic import Arithmetic, ExecutionError
 
     try:
-        value, trace_length = execute(program)
+        value, trace_length = Arithmetic(grammar).run(program)
     except ExecutionError as error:
         return None, None, str(error)
     return value, trace_length, ""
 
 
-def _description(program: "Program") -> dict[str, Any]:
+def _description(program: "Program", grammar: "Grammar") -> dict[str, Any]:
     from ipagnn.languages.arithmetic import control_flow_graph, format_program, steps
 
     graph = control_flow_graph(program)
-    value, trace_length, _ = _outcome(program)
+    value, trace_length, _ = _outcome(program, grammar)
     return {
-        "lines": format_program(program).split("\n"),
+        "lines": format_program(program, grammar.condition_modulus).split("\n"),
         "nodes": graph.nodes.tolist(),
         "true": graph.true.tolist(),
         "false": graph.false.tolist(),
@@ -147,8 +154,8 @@ def _description(program: "Program") -> dict[str, Any]:
     }
 
 
-def _print_table(program: "Program", title: str | None, *, first: bool) -> None:
-    seen = _description(program)
+def _print_table(program: "Program", grammar: "Grammar", title: str | None, *, first: bool) -> None:
+    seen = _description(program, grammar)
     console = output()
     wide = console.width >= _WITH_TOKENS
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
@@ -171,7 +178,7 @@ def _print_table(program: "Program", title: str | None, *, first: bool) -> None:
     console.print(table)
     console.print(f"T(x) = {seen['steps']:,} steps for a model")
     if seen["value"] is None:
-        console.print(f"no value: {_outcome(program)[2]}", markup=False, soft_wrap=True)
+        console.print(f"no value: {_outcome(program, grammar)[2]}", markup=False, soft_wrap=True)
     else:
         console.print(f"value {seen['value']} after {seen['trace_length']:,} executed statements")
 

@@ -59,22 +59,23 @@ def semantics(
     executes every program of its grammar correctly, of any length.
 
     Where values are digits, each statement is a finite automaton. It is compared with the true one: either they are
-    equal for numbers of any size, or there is a smallest number on which they differ. Of conditions is told where they
-    may stop to read, and with which decision. The last line is the claim; what is equal by it is run on random numbers
-    of up to 1,000 digits. Facts are then those of numbers of at most three digits.
+    equal for numbers of any size, or there is a smallest number on which they differ. What counts loops holds small
+    numbers only, and must be right on these. Of conditions is told where they may stop to read, and with which
+    decision. The last line is the claim; what is equal by it is run on random numbers of up to 1,000 digits. Facts are
+    then those of numbers of at most three digits.
 
     `ipagnn semantics env-ipa-gnn-full`
 
     `ipagnn semantics env-ipa-gnn-any --plot automata.svg`
     """
     from ipagnn.evaluation.semantics import read_automata, read_semantics
-    from ipagnn.models import EnvIPAGNN, load_model
+    from ipagnn.models import load_model
 
     loaded = load_model(model).eval()
-    digits = loaded if isinstance(loaded, EnvIPAGNN) and loaded.config.uses_digits else None
-    if digits is None and (automaton or plot):
+    has_automata = loaded.runs_on == "automata"
+    if not has_automata and (automaton or plot):
         raise ValueError(f"{model} has no automata; choose a model whose values are digits.")
-    proofs = read_automata(digits, "" if automaton == "all" else automaton) if digits else []
+    proofs = read_automata(loaded, "" if automaton == "all" else automaton) if has_automata else []
     if plot is not None:
         _draw(proofs, plot)
     if automaton:
@@ -82,10 +83,10 @@ def semantics(
             typer.echo(proof.automaton.dot() if dot else f"{proof.automaton}\n{_verdict(proof)}\n")
         return
     grammar = loaded.config.grammar
-    large = digits is not None and grammar.modulus > 10**_TABULATED
-    has_facts = digits is None or not grammar.is_extended
+    large = has_automata and grammar.modulus > 10**_TABULATED
+    has_facts = not has_automata or not grammar.is_extended
     found = read_semantics(loaded.with_digits(_TABULATED) if large else loaded) if has_facts else None
-    automata = _automata(proofs, grammar) if digits else {}
+    automata = _automata(proofs, grammar) if has_automata else {}
     if as_json:
         facts = found.to_dict() if found else {}
         typer.echo(json.dumps({"weights": model} | facts | ({"automata": automata} if automata else {})))
@@ -119,10 +120,15 @@ def _draw(proofs: "Sequence[Proof]", plot: Path) -> None:
 
 def _verdict(proof: "Proof") -> str:
     """How an automaton compares with the true one."""
+    from ipagnn.languages.arithmetic.vocabulary import MULTIPLY
+
     wrong = proof.disagreement
     if wrong is None:
-        return "equal for numbers of any size"
-    return f"differs first at {wrong.number}: learned {wrong.learned}, true {wrong.true}"
+        factor = (proof.automaton.operation, proof.automaton.operand) == (MULTIPLY, None)
+        return "equal for numbers of any size" + (", times a digit" if factor else "")
+    beside = "" if wrong.operand is None else f" and {wrong.operand}"
+    first = f"differs first at {wrong.number}{beside}: learned {wrong.learned}, true {wrong.true}"
+    return f"equal for 0 to {proof.largest}, all that loops count; {first}" if proof.holds else first
 
 
 def _automata(proofs: "Sequence[Proof]", grammar: "Grammar") -> dict[str, Any]:
@@ -136,6 +142,7 @@ def _automata(proofs: "Sequence[Proof]", grammar: "Grammar") -> dict[str, Any]:
     return {
         "statements": len(proofs),
         "equal": sum(proof.disagreement is None for proof in proofs),
+        "holds": sum(proof.holds for proof in proofs),
         "most_states": max(len(proof.automaton) for proof in proofs),
         "disagreements": [str(proof.disagreement) for proof in proofs if proof.disagreement is not None],
         "by_statement": [
@@ -168,14 +175,13 @@ def _print_proofs(console: Console, proofs: "Sequence[Proof]") -> None:
         wrong = [proof for proof in literals if proof.disagreement is not None]
         told = f"{len(wrong):,} wrong, first {wrong[0].disagreement}" if wrong else "equal for numbers of any size"
         most = max(len(proof.automaton) for proof in literals)
-        table.add_row(f"v = k ({len(literals):,})", f"at most {most}", told, end_section=True)
+        text = "v0 = v1" if literals[0].automaton.operand is None else f"v = k ({len(literals):,})"
+        table.add_row(text, f"at most {most}", told, end_section=True)
     for proof in others:
         automaton = proof.automaton
         text = statement_text(automaton.operation, automaton.operand)
         reads = f"; {told}" if (told := reading(automaton)) else ""
-        table.add_row(
-            text, str(len(automaton)), f"{_verdict(proof)}{reads}", style="" if proof.disagreement is None else "red"
-        )
+        table.add_row(text, str(len(automaton)), f"{_verdict(proof)}{reads}", style="" if proof.holds else "red")
     console.print(table)
 
 

@@ -89,6 +89,7 @@ def collate(
     indent: bool = True,
     trace: bool = False,
     extended: bool = False,
+    wrap: bool = False,
     targets: Sequence[Target] = (VALUE,),
 ) -> Batch:
     """Build the batch of `programs`.
@@ -96,7 +97,7 @@ def collate(
     Args:
         programs: A table, or any sequence of programs (whose targets are then unknown).
         budget: How many steps the models may take.
-        modulus, condition_modulus: Of the grammar; they decide the true trace and nothing else.
+        modulus, condition_modulus, wrap: Of the grammar; they decide the true trace and nothing else.
         trace_limit: Longer traces are cut off here (of the paper's test programs, about 1 in 200 at length 100).
         indent: Whether statements say how far they are indented; if not, all read as those of the first level. The
             graphs are the same.
@@ -109,14 +110,16 @@ def collate(
     """
     table = programs if isinstance(programs, ProgramTable) else ProgramTable.from_programs(programs)
     check_targets(table.target, modulus)
-    offsets, tokens, program, line, true, false, steps = graphs_of(table, budget, modulus, condition_modulus, extended)
+    offsets, tokens, program, line, true, false, steps = graphs_of(
+        table, budget, modulus, condition_modulus, extended, wrap
+    )
     line_tokens = table.line_tokens.astype(np.int32)
     if not indent:
         line_tokens[:, 0] = NUMBER
         tokens[line >= 0, 0] = NUMBER
     followed = None
     if trace:
-        followed = _traces(offsets, tokens, true, false, modulus, condition_modulus, trace_limit)
+        followed = _traces(offsets, tokens, true, false, modulus, condition_modulus, trace_limit, wrap)
     batch = Batch(
         targets={},
         steps=torch.from_numpy(steps.astype(np.int32)),
@@ -141,6 +144,7 @@ def graphs_of(
     modulus: int = 1000,
     condition_modulus: int = 10,
     extended: bool = False,
+    wrap: bool = False,
 ) -> tuple[npt.NDArray[Any], ...]:
     """What `build_graphs` makes of all programs, but with the steps that `budget` gives them.
 
@@ -151,7 +155,7 @@ def graphs_of(
     *graphs, steps = build_graphs(table.line_offsets, table.line_tokens, budget.kind == "static")
     if budget.kind == "trace":
         offsets, tokens, _, _, true, false = graphs
-        steps = np.diff(_traces(offsets, tokens, true, false, modulus, condition_modulus, budget.cap)[0])
+        steps = np.diff(_traces(offsets, tokens, true, false, modulus, condition_modulus, budget.cap, wrap)[0])
     return *graphs, budget.apply(steps)
 
 
@@ -163,10 +167,11 @@ def _traces(
     modulus: int,
     condition_modulus: int,
     limit: int,
+    wrap: bool,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """Offsets [program + 1] and nodes of the true traces, one after the other."""
     offsets, nodes, program, problem = trace_all(
-        node_offsets, node_tokens, true, false, modulus, condition_modulus, limit
+        node_offsets, node_tokens, true, false, modulus, condition_modulus, limit, wrap
     )
     if problem:
         why = "has a masked line" if problem == 1 else "compares a value beyond 2**40"

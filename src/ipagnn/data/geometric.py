@@ -48,8 +48,14 @@ def to_geometric(
         raise ImportError(
             "to_geometric needs PyTorch Geometric; install it with `pip install torch_geometric`."
         ) from error
-    modulus, condition_modulus = grammar.modulus, grammar.condition_modulus
-    batch = collate([program], budget, modulus=modulus, condition_modulus=condition_modulus)
+    batch = collate(
+        [program],
+        budget,
+        modulus=grammar.modulus,
+        condition_modulus=grammar.condition_modulus,
+        extended=grammar.is_extended,
+        wrap=grammar.wrap,
+    )
     edges = control_flow_graph(program).edges
     kinds = {None: NEXT, True: TRUE, False: FALSE}
     fields: dict[str, Any] = {

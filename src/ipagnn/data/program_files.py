@@ -39,7 +39,7 @@ GROUP_VALUES: Final = 2**27
 """Size of a column in a row group of Parquet: this and a few times more is in memory while it is read."""
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 
-_TARGET_COMMENT = re.compile(r"\n[ \t]*#[ \t]*(\d{1,9})\s*\Z")
+_TARGET_COMMENT = re.compile(r"\n[ \t]*#[ \t]*(\d{1,18})\s*\Z")
 
 
 class _InvalidError(ValueError):
@@ -147,9 +147,9 @@ class ProgramFile:
     def _check(self, item: _Item) -> tuple[Program, int]:
         if isinstance(item.content, _InvalidError):
             raise item.content
-        condition_modulus = self.grammar.condition_modulus
+        grammar = self.grammar
         try:
-            program = parse(item.content, condition_modulus) if isinstance(item.content, str) else item.content
+            program = parse(item.content, grammar=grammar) if isinstance(item.content, str) else item.content
             task: ProgramKind = "partial" if program.is_partial else "full"
             if self.task is None:
                 self.task = task
@@ -160,9 +160,9 @@ class ProgramFile:
                     f"the program is {kind[task]}, but {because} {self.task}. Evaluate full and partial programs apart."
                 )
             given = self._target(item.target)
-            true = target(program, self.grammar) if task == "full" else None
+            true = target(program, grammar) if task == "full" else None
             table = ProgramTable.from_programs([program])
-            graphs_of(table, self.budget, self.grammar.modulus, condition_modulus)
+            graphs_of(table, self.budget, grammar.modulus, grammar.condition_modulus, grammar.is_extended, grammar.wrap)
         except (ProgramError, ExecutionError) as error:
             raise _InvalidError(f"in the program, {error}") from error
         except ValueError as error:
@@ -193,9 +193,9 @@ class ProgramFile:
             for file in python:
                 yield _read_python(file)
             for file in parquet:
-                yield from _read_parquet(file)
+                yield from _read_parquet(file, self.grammar.tokens)
         elif _is_parquet(self.path):
-            yield from _read_parquet(self.path)
+            yield from _read_parquet(self.path, self.grammar.tokens)
         else:
             yield from _read_json_lines(self.path)
 
@@ -276,7 +276,7 @@ def _read_json(place: str, line: bytes) -> _Item:
     return _Item(place, _InvalidError(f"found {found}; a line is a string or an object whose `source` is a string."))
 
 
-def _read_parquet(path: Path) -> Iterator[_Item]:
+def _read_parquet(path: Path, width: int) -> Iterator[_Item]:
     file = _open_parquet(path)
     names = file.schema_arrow.names
     column = next((name for name in ("source", "tokens") if name in names), None)
@@ -298,7 +298,8 @@ def _read_parquet(path: Path) -> Iterator[_Item]:
             targets = batch.column("target").to_pylist() if len(wanted) > 1 else [None] * len(batch)
             for content, given in zip(batch.column(column), targets, strict=True):
                 place = f"{path}, row {row}"
-                yield _Item(place, _from_tokens(content) if column == "tokens" else _from_source(content), given)
+                found = _from_tokens(content, width) if column == "tokens" else _from_source(content)
+                yield _Item(place, found, given)
                 row += 1
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read beyond row {row}: {error}.") from error
@@ -331,15 +332,16 @@ def _from_source(content: pa.DictionaryScalar) -> "str | _InvalidError":
         return _InvalidError("`source` is not UTF-8 text.")
 
 
-def _from_tokens(tokens: pa.ListScalar) -> "Program | _InvalidError":
-    """The program that tokens spell."""
-    if not tokens.is_valid or len(tokens) > 4 * MAX_LINES:
+def _from_tokens(tokens: pa.ListScalar, width: int) -> "Program | _InvalidError":
+    """The program that tokens spell, `width` of them a line."""
+    if not tokens.is_valid or len(tokens) > width * MAX_LINES:
         return _InvalidError(f"its `tokens` are missing, or more than those of {MAX_LINES:,} lines.")
     try:
-        return Program(tokens.values.to_numpy(zero_copy_only=False).reshape(-1, 4))
+        return Program(tokens.values.to_numpy(zero_copy_only=False).reshape(-1, width))
     except InvalidProgramError as error:
         return _InvalidError(f"its `tokens` spell no program: {error}")
     except (TypeError, ValueError, OverflowError):
         return _InvalidError(
-            "its `tokens` spell no program; they are four ids a line, as `ipagnn generate` writes them."
+            f"its `tokens` spell no program; they are {width} ids a line, as `ipagnn generate` writes them for the "
+            "language of the model."
         )

@@ -116,5 +116,6 @@ class Collator:
             indent=self.indent,
             trace=self.trace,
             extended=self.grammar.is_extended,
+            wrap=self.grammar.wrap,
             targets=self.targets,
         )

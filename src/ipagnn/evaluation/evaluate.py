@@ -239,7 +239,9 @@ class _Runner:
 
     def _measure(self, table: ProgramTable, task: Task) -> _Sizes:
         budget, grammar = self.model.config.budget, self.model.config.grammar
-        offsets, tokens, _, _, true, false, steps = graphs_of(table, budget, grammar.modulus, grammar.condition_modulus)
+        offsets, tokens, _, _, true, false, steps = graphs_of(
+            table, budget, grammar.modulus, grammar.condition_modulus, grammar.is_extended, grammar.wrap
+        )
         lengths, depths = np.full((2, len(table)), -1, np.int64)
         if not task.masked:
             for i, (first, end) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
@@ -251,6 +253,7 @@ class _Runner:
                     grammar.modulus,
                     grammar.condition_modulus,
                     LONGEST_TRACE,
+                    grammar.wrap,
                 )
                 if problem and self.model.walks == "trace":
                     raise ValueError(

@@ -139,7 +139,7 @@ def _traces(batch: Batch, grammar: Grammar) -> tuple[IntArray, npt.NDArray[np.in
     for first, end, steps in zip(bounds[:-1], bounds[1:], batch.steps.tolist(), strict=True):
         nodes, problem = trace_nodes(
             *(tokens[first:end], true[first:end], false[first:end], first),
-            *(grammar.modulus, grammar.condition_modulus, steps + 1),
+            *(grammar.modulus, grammar.condition_modulus, steps + 1, grammar.wrap),
         )
         pieces.append(nodes)
         lengths.append(-1 if problem else len(nodes))

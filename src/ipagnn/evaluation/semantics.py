@@ -23,7 +23,7 @@ from ipagnn.languages.arithmetic.tables import (
     statement_text,
 )
 from ipagnn.languages.arithmetic.vocabulary import MULTIPLY, OPERATION
-from ipagnn.models import EnvIPAGNN, ProgramModel
+from ipagnn.models import ProgramModel
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -98,7 +98,7 @@ def read_semantics(model: ProgramModel) -> Semantics:
     return Semantics(model.name, tables, fact_counts(grammar), differences(tables), least)
 
 
-def read_automata(model: EnvIPAGNN, statement: str = "") -> list[Proof]:
+def read_automata(model: ProgramModel, statement: str = "") -> list[Proof]:
     """The automata of literals and statements of a model's grammar, each compared with the true one.
 
     Args:
@@ -120,7 +120,8 @@ def count_wrong_runs(
     """Run proved automata on random numbers of up to `digits` digits, and compare with Python's integers.
 
     Args:
-        proofs: Of these, only automata that are right on numbers of any size are run.
+        proofs: Of these, automata that are right on numbers of any size are run on such numbers, and those that are
+            right on all that loops count on each of these, with leading zeros.
         grammar: The language.
         numbers: How many numbers each is run on.
         digits: Most digits of a number.
@@ -131,12 +132,13 @@ def count_wrong_runs(
     """
     generator, wrong, count = random.Random(seed), 0, 0
     for proof in proofs:
-        if proof.disagreement is not None:
+        if not proof.holds:
             continue
         operation, operand = proof.automaton.operation, proof.automaton.operand
-        for _ in range(numbers):
-            width = generator.randint(1, digits)
-            number = generator.randrange(10**width)
+        counted = range(proof.largest + 1) if proof.disagreement is not None and proof.largest is not None else ()
+        for given in counted or [None] * numbers:
+            width = generator.randint(len(str(given)) if given is not None else 1, digits)
+            number = generator.randrange(10**width) if given is None else given
             beside = operand
             if operand is None:
                 beside = generator.randrange(DIGITS if operation == MULTIPLY else 10**width)

@@ -8,9 +8,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ipagnn.data.collate import graphs_of
 from ipagnn.data.tasks import Task
 from ipagnn.evaluation.answers import Answers
 from ipagnn.evaluation.results import Evaluation
+from ipagnn.languages.arithmetic._compiled.trace import loop_depths, trace_nodes
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.table_run import ENDS, run_tables
@@ -21,6 +23,7 @@ from ipagnn.models.tabulated import TabulatedModel
 
 _CHUNK: Final = 2_000
 _TRACED: Final = 1_000  # modulus of tables for traces of larger numbers: counters hold less, conditions look at less
+_WALKED: Final = 1_000_000
 _LEAST: Final = 1e-30  # probabilities below this count as this where their logarithm is taken
 
 Array = npt.NDArray[np.generic]
@@ -101,8 +104,23 @@ def _true_traces(
     if task.masked:
         unknown = np.full((2, len(table)), -1, np.int64)
         return unknown[0], unknown[1]
+    if grammar.is_extended:
+        return _walked(grammar, table)
     modulus = grammar.modulus if refusal(grammar) is None else max(grammar.condition_modulus, _TRACED)
     exact = run_tables(ValueTables.exact(replace(grammar, modulus=modulus), program_statements(table)), table)
     # Tables hold values modulo the modulus, and a program outside the grammar may look at more of them.
     known = (exact.status == ENDS) & ((exact.value == table.target % modulus) | (grammar.block_limit > 0))
     return np.where(known, exact.trace_length, -1), np.where(known, exact.loop_depth.astype(np.int64), -1)
+
+
+def _walked(grammar: Grammar, table: ProgramTable) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The same for languages that have no tables: traces are walked, at most `_WALKED` statements of each."""
+    offsets, tokens, _, _, true, false, _ = graphs_of(table, extended=True)
+    lengths, depths = np.full((2, len(table)), -1, np.int64)
+    for i, (first, end) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
+        graph = tokens[first:end], true[first:end], false[first:end], first
+        nodes, problem = trace_nodes(*graph, grammar.modulus, grammar.condition_modulus, _WALKED, grammar.wrap)
+        if not problem and len(nodes) < _WALKED:
+            lengths[i] = len(nodes)
+            depths[i] = loop_depths(tokens[first:end])[nodes - first].max(initial=0)
+    return lengths, depths

@@ -13,7 +13,7 @@ from ipagnn.inference.loaded import LoadedModel
 from ipagnn.languages.arithmetic import ControlFlowGraph, Program, trace
 from ipagnn.languages.arithmetic.interpreter import trace_values
 from ipagnn.languages.arithmetic.table_run import TableStep
-from ipagnn.languages.arithmetic.vocabulary import MASK, MAX_VARIABLES, VARIABLE, VARIABLES, variable_of
+from ipagnn.languages.arithmetic.vocabulary import MASK, MAX_VARIABLES, VARIABLE, variable_of
 
 FILLED_STEPS: Final = 300
 """Steps that are kept of a program with masked lines, which takes another path with each filling of them."""
@@ -168,14 +168,14 @@ class _Steps(NamedTuple):
 def _spell(steps: list[TableStep], program: Program, ended: bool) -> _Steps:
     tokens = program.line_tokens
     length = len(steps)
-    values = np.zeros((length + 1, VARIABLES), np.int64)
-    sure = np.ones((length + 1, VARIABLES), np.float32)
+    values = np.zeros((length + 1, MAX_VARIABLES), np.int64)
+    sure = np.ones((length + 1, MAX_VARIABLES), np.float32)
     lines, holds = np.full(length + 1, _EXIT, np.int32), np.full(length + 1, np.nan, np.float32)
     for t, step in enumerate(steps):
         lines[t] = step.line
-        values[t + 1], sure[t + 1] = step.values, sure[t]
+        values[t + 1, : len(step.values)], sure[t + 1] = step.values, sure[t]
         if step.branch is None:
-            sure[t + 1, tokens[step.line, 2] - VARIABLE] = step.probability
+            sure[t + 1, variable_of(int(tokens[step.line, 2]))] = step.probability
         else:
             holds[t] = step.probability if step.branch else 1 - step.probability
     if not ended:  # where the last step led is not known

@@ -182,7 +182,8 @@ def _explanation(program: Program, chosen: LoadedModel, run: Run, max_steps: int
         told["soft"] = _soft(graph, pointer, branch)
     steps = None
     if not program.is_partial:
-        steps = list(trace(program, shown, grammar.modulus, grammar.condition_modulus))
+        moduli = grammar.modulus, grammar.condition_modulus
+        steps = list(trace(program, shown, *moduli, wrap=grammar.wrap, variable=grammar.target_variable))
     executed = _executed(prediction, graph)
     return Explanation(
         prediction, graph, **told, trace=steps, executed=executed, recorded=run.recorded, beliefs=beliefs
@@ -221,7 +222,8 @@ def _executed(prediction: Prediction, graph: ControlFlowGraph) -> npt.NDArray[np
         return None
     grammar = prediction.grammar
     nodes, problem = trace_nodes(
-        *(graph.node_tokens, graph.true, graph.false, 0, grammar.modulus, grammar.condition_modulus, COUNTED_STEPS)
+        *(graph.node_tokens, graph.true, graph.false, 0, grammar.modulus, grammar.condition_modulus, COUNTED_STEPS),
+        wrap=grammar.wrap,
     )
     return None if problem else np.bincount(nodes, minlength=graph.exit)
 

@@ -60,7 +60,7 @@ class LoadedModel:
 
     def parse(self, source: str) -> Program:
         """Read a program in the model's language."""
-        return parse(source, self.grammar.condition_modulus)
+        return parse(source, grammar=self.grammar)
 
     @property
     def takes_steps(self) -> bool:

@@ -192,7 +192,7 @@ def true_result(program: Program, grammar: Grammar, max_steps: int = MAX_STEPS) 
             exact = hole_distribution(program, replace(grammar, block_limit=0), max_steps)
             found = tuple(Candidate(value, p) for value, p in exact.probabilities.items())
             return Truth(exact=found, samples=exact.samples)
-        value, length = execute(program, grammar.modulus, grammar.condition_modulus, max_steps)
-        return Truth(value, length)
+        moduli = grammar.modulus, grammar.condition_modulus
+        return Truth(*execute(program, *moduli, max_steps, wrap=grammar.wrap, variable=grammar.target_variable))
     except ExecutionError as error:
         return Truth(why=f"{'With one of its fillings, l' if program.is_partial else 'L'}{str(error)[1:]}")

@@ -173,6 +173,8 @@ def _outline(programs: Sequence[Program], chosen: LoadedModel) -> Batch:
         modulus=grammar.modulus,
         condition_modulus=grammar.condition_modulus,
         indent=chosen.config.indent,
+        extended=grammar.is_extended,
+        wrap=grammar.wrap,
     )
 
 

@@ -14,6 +14,7 @@ from ipagnn.data.contract import Batch
 from ipagnn.data.graphs import Graphs
 from ipagnn.data.tasks import Target, Task, find_task
 from ipagnn.data.torch_data import Collator
+from ipagnn.languages.arithmetic.automata import Automaton, Statement, read_statement
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Program, ProgramKind, ProgramTable
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, refusal
@@ -295,6 +296,28 @@ class ProgramModel(nn.Module, ABC):
             "Choose a model that holds a belief about each variable, such as env-ipa-gnn."
         )
 
+    def automata(self, statements: Iterable[Statement]) -> list[Automaton]:
+        """What statements do to the digits of their variables, as automata with as few states as can be.
+
+        Args:
+            statements: Operation ids and operands, None for operands that are variables.
+
+        Raises:
+            ValueError: The values of this model are no digits.
+        """
+        raise ValueError(f"The model {self.name!r} has no automata; choose a model whose values are digits.")
+
+    def automaton(self, statement: str) -> Automaton:
+        """What a statement does to the digits of its variable, with as few states as can be. Exact, for any number.
+
+        Args:
+            statement: Arithmetic or a condition, as in `*= 7`, `if % 10 < 4` or `+= v1`; its variable may be named.
+
+        Raises:
+            ValueError: The values of this model are no digits, or the text is no statement.
+        """
+        return self.automata([read_statement(statement, self.config.grammar)])[0]
+
     def on_step(self, progress: StageProgress) -> None:
         """Called before each step of training. Models whose training changes as it goes override it.
 
@@ -315,6 +338,7 @@ class ProgramModel(nn.Module, ABC):
             indent=self.config.indent,
             trace=trace or self._reads_trace,
             extended=grammar.is_extended,
+            wrap=grammar.wrap,
             targets=self.targets,
         )
 

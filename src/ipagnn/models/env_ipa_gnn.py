@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ipagnn._common.options import option
 from ipagnn.data.contract import Batch
 from ipagnn.data.graphs import Graphs
-from ipagnn.languages.arithmetic.automata import DIGITS, Automaton, Statement, read_statement
+from ipagnn.languages.arithmetic.automata import DIGITS, Automaton, Statement
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, grammar_statements, masked_choices
@@ -218,28 +218,10 @@ class EnvIPAGNN(ProgramModel):
             raise ValueError(f"digits is {digits}; variables have 1 to {MAX_DIGITS} digits.")
         return self.with_config(values="digits", grammar=replace(self.config.grammar, modulus=10**digits))
 
-    def automaton(self, statement: str) -> Automaton:
-        """What a statement does to the digits of its variable, with as few states as can be. Exact, for any number.
-
-        Args:
-            statement: Arithmetic or a condition, as in `*= 7`, `if % 10 < 4` or `+= v1`; its variable may be named.
-
-        Raises:
-            ValueError: The values of this model are no digits, or the text is no statement.
-        """
-        return self.automata([read_statement(statement, self.config.grammar)])[0]
-
     def automata(self, statements: Iterable[Statement]) -> list[Automaton]:
-        """The same for statements given as operation ids and operands, None for those that are variables.
-
-        Raises:
-            ValueError: The values of this model are no digits.
-        """
+        """See `ProgramModel.automata`. They are exact, not an estimate."""
         if not isinstance(self.values, Digits):
-            raise ValueError(
-                "The values of this model are classes, so that its statements are tables and no automata: see "
-                '`tabulate`. A model with values="digits" has automata.'
-            )
+            return super().automata(statements)
         return [self.values.automaton(operation, operand) for operation, operand in statements]
 
     @torch.no_grad()

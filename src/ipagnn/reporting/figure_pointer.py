@@ -90,11 +90,11 @@ def _trace_one(model: ProgramModel, program: Program, complete: Program) -> Poin
     by_line = np.full((len(shown), len(program) + 1), np.nan, np.float32)
     by_line[:, [*graph.nodes.tolist(), len(program)]] = shown
     grammar: Grammar = model.config.grammar
-    moduli = (grammar.modulus, grammar.condition_modulus)
-    lines = [] if program.is_partial else [s.line for s in trace(program, len(shown) - 1, *moduli)]
+    moduli, wrap = (grammar.modulus, grammar.condition_modulus), grammar.wrap
+    lines = [] if program.is_partial else [s.line for s in trace(program, len(shown) - 1, *moduli, wrap=wrap)]
     if lines and len(lines) < len(shown):
         lines.append(len(program))
-    true = None if complete.is_partial else value(complete, *moduli)
+    true = None if complete.is_partial else value(complete, *moduli, wrap=wrap, variable=grammar.target_variable)
     return PointerTrace(*(program, by_line, int(output.logits.argmax()), true, int(batch.steps[0]), lines), moduli[1])
 
 

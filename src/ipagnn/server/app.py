@@ -19,7 +19,7 @@ from ipagnn.data.collate import PAPER_BUDGET
 from ipagnn.inference.explain import explain_programs
 from ipagnn.inference.loaded import LoadedModel
 from ipagnn.inference.predict import predict_programs
-from ipagnn.languages.arithmetic import Lengths, Program, ProgramError, Sampler, card, format_program, parse
+from ipagnn.languages.arithmetic import Lengths, Program, ProgramError, Sampler, card, format_program
 from ipagnn.server import schema
 from ipagnn.server.guard import LOCAL, RETRY_SECONDS, Guard
 from ipagnn.server.limits import BusyError, Lane, Limits, TooLongError
@@ -182,7 +182,7 @@ def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> _Pre
         model = offer.choose(None, "partial" if first.parse(asked.source).is_partial else "full")
     else:
         model = offer.choose(asked.model, "full")
-    program = parse(asked.source, model.grammar.condition_modulus)
+    program = model.parse(asked.source)
     if len(program) > limits.lines:
         raise ValueError(f"The program has {len(program):,} lines; this server runs up to {limits.lines:,}.")
     is_long = len(program) > limits.long_lines
@@ -197,6 +197,8 @@ def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> _Pre
         condition_modulus=grammar.condition_modulus,
         trace_limit=most + 1,
         trace=follows,
+        extended=grammar.is_extended,
+        wrap=grammar.wrap,
     )
     if batch.trace is not None and len(batch.trace) > most:
         raise ValueError(f"The program executes more than {most:,} statements; this server follows up to {most:,}.")

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from ipagnn.inference.explain import explain_programs
 from ipagnn.inference.loaded import DEFAULT_MODELS, LoadedModel, load_cached
-from ipagnn.languages.arithmetic import ProgramKind, parse
+from ipagnn.languages.arithmetic import Lengths, ProgramKind, Sampler
 from ipagnn.models import available_models
 from ipagnn.models.files import MODEL_FILE
+
+WARM_UP_LINES: Final = 8
 
 
 class Offer:
@@ -46,7 +49,7 @@ class Offer:
     def warm_up(self) -> None:
         """Load and compile what the first request would otherwise wait for."""
         for model in self.models.values():
-            program = parse("v0 = 1\nif v0 > 0:\n  v0 += 1", model.grammar.condition_modulus)
+            program = Sampler("full", Lengths.exact(WARM_UP_LINES), model.grammar).table(0, 1)[0]
             explain_programs([program], model)
 
     def choose(self, name: str | None, task: ProgramKind) -> LoadedModel:

@@ -264,14 +264,13 @@ def steps_of(model: ModelConfig, table: ProgramTable) -> npt.NDArray[np.int64]:
     walks = MODELS[model.name].walks
     if walks == "lines":
         return np.diff(table.line_offsets).astype(np.int64)
-    modulus, condition_modulus = model.grammar.modulus, model.grammar.condition_modulus
+    grammar = model.grammar
+    moduli = grammar.modulus, grammar.condition_modulus
     if walks == "trace":
-        offsets, tokens, _, _, true, false, _ = graphs_of(table)
-        traced: npt.NDArray[np.int64] = trace_all(
-            offsets, tokens, true, false, modulus, condition_modulus, TRACE_LIMIT
-        )[0]
+        offsets, tokens, _, _, true, false, _ = graphs_of(table, extended=grammar.is_extended)
+        traced: npt.NDArray[np.int64] = trace_all(offsets, tokens, true, false, *moduli, TRACE_LIMIT, grammar.wrap)[0]
         return np.diff(traced)
-    return _counted(table, model.budget, modulus, condition_modulus, model.grammar.is_extended)
+    return _counted(table, model.budget, *moduli, grammar.is_extended, grammar.wrap)
 
 
 def _counted(
@@ -280,8 +279,9 @@ def _counted(
     modulus: int = 1000,
     condition_modulus: int = 10,
     extended: bool = False,
+    wrap: bool = False,
 ) -> npt.NDArray[np.int64]:
-    steps: npt.NDArray[np.int64] = graphs_of(table, budget, modulus, condition_modulus, extended)[-1]
+    steps: npt.NDArray[np.int64] = graphs_of(table, budget, modulus, condition_modulus, extended, wrap)[-1]
     return steps
 
 

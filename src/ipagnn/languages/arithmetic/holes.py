@@ -89,8 +89,8 @@ def ceiling(
     """
     if not len(table):
         raise ValueError("There are no programs to find the ceiling of; give at least one.")
-    table.check()
     statements = _statements(grammar)
+    table.check()
     guess, fillings = np.empty((2, len(table)), np.int64)
     probability = np.empty(len(table), np.float64)
 
@@ -176,6 +176,11 @@ def hole_distribution(
 
 def _statements(grammar: Grammar) -> npt.NDArray[np.int16]:
     """The grammar's arithmetic statements, int16 [statement, token], all equally likely."""
+    if grammar.is_extended:
+        raise ValueError(
+            "In languages past the paper's, a masked line may be any of too many statements to try them all. Give "
+            "complete programs, or choose a language of v0 and numbers of at most three digits."
+        )
     least, largest = grammar.operands
     return np.array(
         [

@@ -123,15 +123,17 @@ def prove(automata: Iterable[Automaton], grammar: Grammar = PAPER) -> list[Proof
 def claim(proofs: Sequence[Proof]) -> str:
     """What proofs have shown, in one line."""
     failed = [proof.disagreement for proof in proofs if not proof.holds]
-    anywhere = sum(proof.disagreement is None for proof in proofs)
-    sentence = f"{anywhere:,} of {len(proofs):,} statements are equal to the true ones for numbers of any size"
-    for proof in proofs:
-        if proof.holds and proof.disagreement is not None:
-            sentence += f"; `{proof.disagreement.statement}` up to {proof.largest}, the most that loops count"
+    bounded = [proof for proof in proofs if proof.holds and proof.disagreement is not None]
+    anywhere = f"{len(proofs) - len(failed) - len(bounded):,} of {len(proofs):,} statements are equal to the true ones "
+    anywhere += "for numbers of any size"
+    for proof in bounded:
+        assert proof.disagreement is not None
+        anywhere += f", `{proof.disagreement.statement}` for 0 to {proof.largest}, all that loops count"
     if failed:
         smallest = min((wrong for wrong in failed if wrong is not None), key=lambda wrong: wrong.number)
-        return f"{sentence}; {len(failed):,} are wrong, first {smallest}."
-    return f"{sentence}; none is wrong on a value that programs meet."
+        number = "1 is" if len(failed) == 1 else f"{len(failed):,} are"
+        return f"{anywhere}; {number} wrong on numbers that programs of this language hold there, first {smallest}."
+    return f"{anywhere}: over these automata, every program of this language is executed correctly."
 
 
 def _delays(following: npt.NDArray[np.int64], differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

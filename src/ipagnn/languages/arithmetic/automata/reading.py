@@ -1,23 +1,30 @@
 """Automata of conditions in words: where reading may stop, and with which decision."""
 
+from collections import Counter
 from collections.abc import Sequence
 
-from ipagnn.languages.arithmetic.automata import DIGITS, Automaton
+import numpy as np
+
+from ipagnn.languages.arithmetic.automata import DIGITS, PAIRS, Automaton
 
 
 def reading(automaton: Automaton) -> str:
-    """Where a condition may stop to read, and with which decision.
+    """Where a condition may stop to read, and with which decision; empty for arithmetic, which reads all digits.
 
-    Empty for arithmetic, which reads all digits, and for automata that read pairs of digits. The states are
-    those of `str(automaton)`. Where reading goes on, the decision is that for a number that ends here.
+    The states are those of `str(automaton)`. Where reading goes on, the decision is that for a number that ends here.
+    Of an automaton over pairs of digits is told how many pairs it stops at.
     """
-    if not automaton.decides or automaton.operand is None:
+    if not automaton.decides:
         return ""
+    if not automaton.stops.any():
+        return "reads all digits"
+    if automaton.operand is None:
+        return _reading_of_pairs(automaton)
     parts = []
     for state in range(len(automaton)):
         groups: dict[str, list[int]] = {}
         for digit in range(DIGITS):
-            decision = "holds" if automaton.gives[state, digit] else "does not hold"
+            decision = _decision(automaton, state, digit)
             if automaton.stops[state, digit]:
                 groups.setdefault(decision, []).append(digit)
             else:
@@ -28,6 +35,21 @@ def reading(automaton: Automaton) -> str:
     if len(automaton) == 1 and automaton.stops.all():
         return f"stops at the first digit: {parts[0].removeprefix('state 0: ')}"
     return "; ".join(parts)
+
+
+def _reading_of_pairs(automaton: Automaton) -> str:
+    parts = []
+    for state in range(len(automaton)):
+        stops = np.flatnonzero(automaton.stops[state]).tolist()
+        decisions = Counter(_decision(automaton, state, pair) for pair in stops)
+        if decisions:
+            told = ", ".join(f"{decision} at {count}" for decision, count in sorted(decisions.items()))
+            parts.append(f"state {state} stops at {len(stops)} of {PAIRS} pairs: {told}")
+    return "; ".join(parts)
+
+
+def _decision(automaton: Automaton, state: int, symbol: int) -> str:
+    return "holds" if automaton.gives[state, symbol] else "does not hold"
 
 
 def _ranges(digits: Sequence[int]) -> str:

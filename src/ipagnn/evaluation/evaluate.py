@@ -29,13 +29,6 @@ from ipagnn.languages.arithmetic.vocabulary import MASK
 from ipagnn.models import Output, ProgramModel
 from ipagnn.ops import can_stream
 
-STREAMING: Final = 1e-20
-"""Pointer mass that is not worth following where rows are found as execution goes.
-
-A program of n nodes and T steps loses less than n·T times this, which reaches its final state divided by at least 1e-7:
-for a million node-steps less than 1e-7, the resolution of float32. So this is how a model without pruning is evaluated
-where planning all its rows would take too much time or memory, and not a setting that trades accuracy for speed.
-"""
 CPU_BATCH_BYTES: Final = 256 * 2**20
 LONGEST_TRACE: Final = 5_000_000
 """True traces are followed this far; longer ones count as this long."""
@@ -59,8 +52,8 @@ def evaluate(
 
     A model that can runs over tables or automata, with a hard pointer and no bound on steps, unless `tables` is False.
 
-    In any other, a model with a pointer skips mass below `STREAMING` on the CPU, which keeps memory small; on a GPU it
-    skips none. Ask for `execution="reference"` to have every node of every step computed.
+    In any other, a model with a pointer skips mass below its `negligible_mass` on the CPU, which keeps memory small; on
+    a GPU it skips none. Ask for `execution="reference"` to have every node of every step computed.
 
     Args:
         model: The model; it is moved to `device` and left there.
@@ -307,7 +300,7 @@ class _Runner:
 
     def _run_batch(self, table: ProgramTable, streaming: bool) -> tuple[Output, Batch]:
         batch = self.model.collate(table).to(self.device)
-        return self.call(self._forward, batch, STREAMING if streaming else self.prune), batch
+        return self.call(self._forward, batch, self.model.negligible_mass if streaming else self.prune), batch
 
     @torch.inference_mode()
     def _forward(self, batch: Batch, prune: float) -> Output:

@@ -92,6 +92,10 @@ class ProgramModel(nn.Module, ABC):
         tasks: Names of the tasks it can be trained and tested on; the first is meant where none is named.
         can_prune: Whether it has a pointer whose mass can be pruned.
         can_tabulate: Whether its states are values of variables, so that `tabulate` can write down what it has learned.
+        negligible_mass: Pointer mass that is not worth following where rows are found as execution goes, so that
+            planning all rows of a long program is not needed. A program of n nodes and T steps loses less than n·T
+            times this, which reaches a final state divided by at least 1e-7: for a million node-steps less than 1e-7,
+            the resolution of float32. It is no setting that trades accuracy for speed.
         reliable_lines: Longest programs that it answers as well as those of training; None if no limit is known.
         reliable_depth: Deepest nesting of loops that it answers as well; None if no limit is known.
         state_parts: A state that the output layer reads has this times `hidden` numbers.
@@ -112,6 +116,7 @@ class ProgramModel(nn.Module, ABC):
     tasks: ClassVar[tuple[str, ...]] = ("full", "partial")
     can_prune: ClassVar[bool] = False
     can_tabulate: ClassVar[bool] = False
+    negligible_mass: ClassVar[float] = 1e-20
     reliable_lines: ClassVar[int | None] = 10
     reliable_depth: ClassVar[int | None] = 1
     state_parts: ClassVar[int] = STATE_PARTS

@@ -124,6 +124,7 @@ class EnvIPAGNN(ProgramModel):
     records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "beliefs", "likelihood", "dropped"})
     learns_from: ClassVar[tuple[str, ...]] = ("likelihood",)
     can_prune: ClassVar[bool] = True
+    negligible_mass: ClassVar[float] = 1e-10  # probabilities lose what is dropped and no more: nothing is divided by it
     can_tabulate: ClassVar[bool] = True
     reliable_lines: ClassVar[int | None] = None
     reliable_depth: ClassVar[int | None] = None
@@ -188,10 +189,15 @@ class EnvIPAGNN(ProgramModel):
         return -output.logits.gather(1, batch.target[:, None]).squeeze(1)
 
     def correct(self, output: Output, batch: Batch) -> Tensor:
-        """Whether the target is the likeliest value; where only the target was followed, whether P(target) > 1/2."""
+        """Whether the target is the likeliest value; where only the target was followed, whether P(target) > 1/2.
+
+        Mass that has not arrived when the steps are over speaks for no value: it must be less than that of the
+        likeliest one.
+        """
         if "likelihood" in output.recorded:
             return output["likelihood"].detach() > 0.5
-        return super().correct(output, batch)
+        probability = output.logits.exp()
+        return super().correct(output, batch) & (probability.amax(dim=1) > 1 - probability.sum(dim=1))
 
     def on_step(self, progress: StageProgress) -> None:
         """Let the noise of the values rise in the first 60% of its stage."""

@@ -39,18 +39,22 @@ def run_environment_pruned(
     assigns, decides = (operation == ASSIGN - OPERATION) & (statements.source < 0), batch.true != batch.false
 
     known = values.known(torch.zeros_like(batch.exits).long())
-    variables = max(statements.variables, target_variable + 1)
-    shape = (variables, *known.shape[1:])
-    size = known[0].numel() * variables
+    start, variables = values.view(known), max(statements.variables, target_variable + 1)
+    shape = (variables, *start.shape[1:])
+    size = start[0].numel() * variables
+
+    def views(state: Tensor) -> Tensor:
+        """Of all variables. [row, variable, *view]"""
+        return state[:, :size].reshape(-1, *shape)
 
     def operands(node: Tensor, h: Tensor) -> Tensor:
         source = statements.source[node]
-        return values.operands(operand[node], source, values.view(h[torch.arange(len(h), device=h.device), source]))
+        return values.operands(operand[node], source, h[torch.arange(len(h), device=h.device), source])
 
     def execute(state: Tensor, node: Tensor) -> Tensor:
         # Where little mass arrived, it was divided by a little more than that.
-        h = state[:, :size].reshape(-1, *shape)
-        h, v0 = (x / x.sum(dim=-1, keepdim=True) for x in (h, state[:, size:]))
+        state = state / state[:, -1:]
+        h, v0 = views(state), state[:, size:-1]
         for chosen, literal in ((writes & assigns, True), (writes & ~assigns, False)):
             rows = chosen[node].nonzero().squeeze(1)
             if not len(rows):
@@ -59,29 +63,29 @@ def run_environment_pruned(
             if literal:
                 written = values.literal(operand[at])
             else:
-                right = operands(at, h[rows])
-                written = values.statement(operation[at], right, values.view(h[rows, variable[at]]))
-            h[rows, variable[at]] = written
+                written = values.statement(operation[at], operands(at, h[rows]), h[rows, variable[at]])
+            h[rows, variable[at]] = values.view(written)
             scored = variable[at] == target_variable
             v0[rows[scored]] = values.probabilities(written[scored])
-        return torch.cat([h.flatten(1), v0], dim=1)
+        return state
 
     def decide(state: Tensor, node: Tensor) -> Tensor:
         logits = state.new_zeros(len(node), 2)
         rows = decides[node].nonzero().squeeze(1)
         if len(rows):
-            at = node[rows]
-            h = state[rows, :size].reshape(-1, *shape)
-            view = values.view(h[torch.arange(len(rows), device=rows.device), variable[at]])
+            at, h = node[rows], views(state[rows])
+            view = h[torch.arange(len(rows), device=rows.device), variable[at]]
             logits[rows] = values.condition(operation[at], operands(at, h), view)
         return logits
 
-    # Beside the beliefs, the distribution of v0: of mixed digits it is not what these say each for itself.
-    initial = torch.cat([known.flatten(1)] * variables + [values.probabilities(known)], dim=1)
+    # The views of all variables; the distribution of v0, which of mixed digits is not what these say each for itself;
+    # and a 1, which becomes the mass that beliefs were divided by too little of.
+    one = start.new_ones(len(start), 1)
+    initial = torch.cat([start.flatten(1)] * variables + [values.probabilities(known), one], dim=1)
     asked = record | {"exit_mass"}
     walked = walk(
         PointerCall(graphs=graphs, initial=initial, execute=execute, decide=decide, prune=prune, record=asked)
     )
-    final = walked.final[:, size:]
-    score = divide(final, final.sum(dim=1), SMALLEST_MASS) * walked.recorded["exit_mass"][:, None]
+    score = divide(walked.final[:, size:-1], walked.final[:, -1], SMALLEST_MASS)
+    score = score * walked.recorded["exit_mass"][:, None]
     return score, {name: found for name, found in walked.recorded.items() if name in record}

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ipagnn.cli.main import main
 from ipagnn.data import Batch, build_test_set
-from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler, format_program
+from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, format_program
 from ipagnn.languages.arithmetic.cfg import steps
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
 from ipagnn.languages.arithmetic.vocabulary import OPERATION
@@ -265,14 +265,19 @@ def serve() -> Iterator[Callable[..., Served]]:
 
 @pytest.fixture(scope="session")
 def served(serve: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """A server of four small models: `tiny`, `tiny-partial`, `lines` and `values`."""
+    """A server of five small models: `tiny`, `tiny-partial`, `lines`, `values`, and `numbers` of a larger language."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed; the extra `page` brings it")
     folder = tmp_path_factory.mktemp("served")
     names = {"tiny": "ipa-gnn", "tiny-partial": "ipa-gnn", "lines": "line-rnn", "values": "env-ipa-gnn"}
     for seed, (name, model) in enumerate(names.items()):
         task = "partial" if name == "tiny-partial" else "full"
         save_model(build_model(model, hidden=16, seed=seed), folder / f"{name}.safetensors", task=task)
-    return serve([folder / f"{name}.safetensors" for name in names])
+    language = Grammar(
+        modulus=10**18, variables=3, initial_values=(0, 10**18 - 1), operand_variable=1, condition_variable=1, wrap=True
+    )
+    numbers = build_model("env-ipa-gnn", hidden=4, width=4, states=3, grammar=language)
+    save_model(numbers, folder / "numbers.safetensors", task="full")
+    return serve([folder / f"{name}.safetensors" for name in (*names, "numbers")])
 
 
 IP_MODELS = ("ipa-gnn", "hard-ip-rnn", "trace-rnn", "line-rnn")

@@ -442,9 +442,16 @@ def _with_v19(source: str) -> Program:
     return Program(tokens)
 
 
-def test_the_card_names_what_is_added() -> None:
+def test_the_card_is_that_of_the_grammar() -> None:
     assert forms() == FORMS
-    assert [form.text for form in forms(ALL)[len(FORMS) :]] == [
-        *("v9 = 4", "v0 = 123456789", "v0 += v1", "if v0 < v1:", "v0 *= 3"),
+    told = {form.text: form.meaning for form in forms(ALL)}
+    assert list(told) == [
+        *("v3 = 7", "v3 += 3", "v0 += v1", "if v3 % 10 > 5:", "if v0 < v1:", "else:", "while v10 > 0:", "break"),
+        *("# text", "v3 *= 3"),
     ]
-    assert len(forms(LARGE)) == len(FORMS) + 1
+    assert "v0 to v18, to a number, 0 to 10^18 - 1; the first line sets v3" in told["v3 = 7"]
+    assert told["v3 += 3"].endswith("v0 to v9 with 0 to 10^9")
+    assert told["v3 *= 3"] == "every assignment takes its result modulo 10^12"
+    few = forms(Grammar(counters=0, arithmetic_operations=("-=",), operands=(2, 123)))
+    assert few[1].meaning == "subtract. Models are trained on v0 with 2 to 123"
+    assert not [form for form in few if form.text.startswith("while")]

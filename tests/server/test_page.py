@@ -120,6 +120,28 @@ def test_by_keyboard_alone(visit: Open) -> None:
     assert page.locator("#step-label").inner_text().startswith("step 2 of")
 
 
+def test_large_numbers_lose_no_digit_and_fit(visit: Open) -> None:
+    source = "v0 = 987654321987654321\nv1 = 123456789123456789\nif v0 < v1:\n  v0 += 1\nv1 += v0\nv0 -= 9"
+    for look, options in LOOKS.items():
+        page = visit(f"#program={quote(source)}&model=numbers", **options)
+        true = page.locator(".bars tr.truth th .number")
+        assert true.text_content() == "987654321987654312"
+        assert true.locator("span").all_inner_texts() == ["987", "654", "321", "987", "654", "312"]
+        assert page.locator(".verdict b").nth(1).text_content() == "987654321987654312"
+        assert page.locator(".panel h3 sup").inner_text() == "18"
+        wrong = page.locator(".value-rows tr.parts td.off .number")  # weights drawn at random know nothing
+        assert wrong.locator("mark").count() >= 1
+        page.locator(".values button").click()
+        assert "v0 = 987 654 321 987 654 321" in page.locator("#here").inner_text().replace("\u202f", " ")
+        assert page.locator(".heat-map line.parts").count() == 1
+        assert fits(page)
+        picture(page, f"numbers-{look}")
+    page.locator("#help").click()
+    card = page.locator("#card")
+    card.wait_for(state="visible")
+    assert "if v0 < v1:" in card.inner_text()
+
+
 def test_values_of_variables_by_step(visit: Open) -> None:
     page = visit(f"#program={quote(LOOP)}&model=values")
     rows = page.locator(".value-rows tbody tr")

@@ -16,9 +16,10 @@ from fastapi.testclient import TestClient
 
 from ipagnn.inference.explain import explain
 from ipagnn.inference.predict import predict
-from ipagnn.languages.arithmetic import Lengths, Sampler, format_program
+from ipagnn.languages.arithmetic import Grammar, Lengths, Sampler, format_program
 from ipagnn.languages.arithmetic.card import FORMS
-from ipagnn.models import available_models, build_model, save_model
+from ipagnn.models import EnvIPAGNN, available_models, build_model, save_model
+from ipagnn.server import schema
 from ipagnn.server.app import _prepare, create_app
 from ipagnn.server.guard import LOCAL, Guard
 from ipagnn.server.limits import BusyError, Lane, Limits, TooLongError
@@ -74,6 +75,17 @@ def test_a_named_model_answers(client: TestClient) -> None:
     assert answer["model"] == "lines"
     assert answer["pointer"] is None
     assert answer["true_value"] == 56
+
+
+def test_numbers_beyond_2_to_53_are_text(client: TestClient) -> None:
+    answer = schema.PredictionAnswer.model_validate(
+        predict("v0 = 1\nv0 += 2", EnvIPAGNN(hidden=4, width=4, states=3, grammar=Grammar(modulus=10**18))).to_dict()
+    )
+    edge = answer.model_copy(update={"value": 2**53 - 1, "true_value": 2**53})
+    told = json.loads(edge.model_dump_json())
+    assert (told["value"], told["true_value"], told["modulus"]) == (2**53 - 1, str(2**53), str(10**18))
+    described = client.get("/api/openapi.json").json()["components"]["schemas"]["PredictionAnswer"]["properties"]
+    assert {each["type"] for each in described["value"]["anyOf"]} == {"integer", "string"}
 
 
 def test_the_language_card(client: TestClient) -> None:

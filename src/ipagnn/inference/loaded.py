@@ -9,6 +9,7 @@ from typing import Final, Literal
 from ipagnn.data import StepBudget
 from ipagnn.data.tasks import find_task
 from ipagnn.languages.arithmetic import Grammar, Program, ProgramKind, parse
+from ipagnn.languages.arithmetic.card import DIGITS_MODEL
 from ipagnn.models import ModelConfig, ProgramModel, available_models, load_model
 from ipagnn.models.automata import AutomataModel
 from ipagnn.models.files import model_path
@@ -22,8 +23,6 @@ _KEPT_MODELS: Final = 8
 
 DEFAULT_MODELS: Final[dict[ProgramKind, str]] = {"full": "env-ipa-gnn-full", "partial": "env-ipa-gnn-partial"}
 """The models in the package that answer where none is named."""
-DIGITS_MODEL: Final = "env-ipa-gnn-any"
-"""The same where a number of digits is asked for."""
 
 ModelLike = str | Path | ProgramModel
 """A name in the package, a file, a run folder, or a model itself."""

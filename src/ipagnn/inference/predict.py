@@ -130,6 +130,8 @@ class Prediction:
             "model": self.model,
             "task": self.task,
             "lines": self.lines,
+            "variable": self.grammar.target_variable,
+            "modulus": self.grammar.modulus,
             "value": self.value,
             "confidence": self.confidence,
             "exit_mass": self.exit_mass,

@@ -33,6 +33,7 @@ _PAGE: Final = {
     "/graph.js": ("graph.js", "text/javascript; charset=utf-8"),
     "/heatmap.js": ("heatmap.js", "text/javascript; charset=utf-8"),
     "/help.js": ("help.js", "text/javascript; charset=utf-8"),
+    "/number.js": ("number.js", "text/javascript; charset=utf-8"),
     "/panel.js": ("panel.js", "text/javascript; charset=utf-8"),
     "/results.js": ("results.js", "text/javascript; charset=utf-8"),
     "/values.js": ("values.js", "text/javascript; charset=utf-8"),
@@ -132,6 +133,7 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
                 tasks=list(model.model.tasks),
                 hidden=model.config.hidden,
                 modulus=model.grammar.modulus,
+                variable=model.grammar.target_variable,
                 condition_modulus=model.grammar.condition_modulus,
             )
             for name, model in offer.models.items()
@@ -142,7 +144,7 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
         model: Annotated[str | None, Query(description="Whose language; by default the first model's.")] = None,
     ) -> schema.LanguageAnswer:
         """What may be typed, with examples for the models that are offered."""
-        shown = [each for each in card.EXAMPLES if each.model is None or each.model in offer.models]
+        shown = [each for each in card.EXAMPLES if _is_for(each, offer)]
         examples = [each if each.compare in offer.models else each._replace(compare=None) for each in shown]
         return schema.LanguageAnswer(
             forms=[schema.FormAnswer(**form._asdict()) for form in card.forms(offer.choose(model, "full").grammar)],
@@ -157,6 +159,19 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
     for path, (name, kind) in _PAGE.items():
         app.get(path, include_in_schema=False)(_file(name, kind))
     return Guard(app, hosts, bounds)
+
+
+def _is_for(example: card.Example, offer: Offer) -> bool:
+    """Whether the model of an example is offered and its language has the program."""
+    if example.model is None:
+        return True
+    if example.model not in offer.models:
+        return False
+    try:
+        offer.models[example.model].parse(example.source)
+    except ProgramError:
+        return False
+    return True
 
 
 _Work = Callable[..., Any]

@@ -1,11 +1,17 @@
 """What goes over the wire, as the OpenAPI description tells it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 Probability = Annotated[float, Field(ge=0, le=1.000001)]
 Index = Annotated[int, Field(ge=0)]
+LARGEST_NUMBER: Final = 2**53 - 1
+Value = Annotated[
+    int,
+    Field(ge=0, description="A whole number; as text above 2^53 - 1, beyond which readers of JSON may round."),
+    PlainSerializer(lambda value: value if value <= LARGEST_NUMBER else str(value), int | str, when_used="json"),
+]
 TaskName = Literal["full", "partial"]
 
 
@@ -29,7 +35,7 @@ class Problem(BaseModel):
 class Result(BaseModel):
     """A result and its probability."""
 
-    value: Index
+    value: Value
     probability: Probability
 
 
@@ -45,7 +51,9 @@ class PredictionAnswer(BaseModel):
     model: str
     task: TaskName = Field(description="`partial` if a line is masked.")
     lines: list[str] = Field(description="The program in the paper's form; lines and columns below count from 0.")
-    value: Index = Field(description="The prediction.")
+    variable: Index = Field(description="The variable whose final value is the result: k of vk.")
+    modulus: Value = Field(description="Results are modulo this.")
+    value: Value = Field(description="The prediction.")
     confidence: Probability = Field(description="Its probability, given the part of the pointer in `exit_mass`.")
     exit_mass: Probability | None = Field(
         description="Share of the pointer that reached the exit; null for a model without one."
@@ -56,7 +64,7 @@ class PredictionAnswer(BaseModel):
     trust: str = Field(description="What the answer rests on, in one line.")
     warnings: list[str] = Field(description="What speaks against the answer, in sentences that count lines from 1.")
     top: list[Result] = Field(description="The likeliest results.")
-    true_value: Index | None = Field(
+    true_value: Value | None = Field(
         description="The true result; null if a line is masked or the program does not end."
     )
     true_probability: Probability | None = Field(description="What the model gives it.")
@@ -71,7 +79,7 @@ class TraceStep(BaseModel):
     """One executed statement."""
 
     line: Index
-    v0: Index = Field(description="v0 modulo the modulus after it.")
+    v0: Value = Field(description="The variable of the result, modulo the modulus, after it.")
     branch: bool | None = Field(description="Whether the condition held; null for a statement without one.")
 
 
@@ -97,10 +105,10 @@ class BeliefsAnswer(BaseModel):
 
     variables: list[Index] = Field(description="The variables that the program mentions: k of vk.")
     lines: list[int] = Field(description="Where control is after each step; -1 at the exit.")
-    values: list[list[Index]] = Field(description="By step, the likeliest value of each variable.")
+    values: list[list[Value]] = Field(description="By step, the likeliest value of each variable.")
     probabilities: list[list[Probability]] = Field(description="The probability of each.")
     true_lines: list[int] | None = Field(description="Where control is on the true trace; null if a line is masked.")
-    true_values: list[list[Index]] | None = Field(description="The true values; null if a line is masked.")
+    true_values: list[list[Value]] | None = Field(description="The true values; null if a line is masked.")
     parts: Index | None = Field(description="The first step after which something is not as it truly is; or null.")
 
 
@@ -141,7 +149,7 @@ class SampleAnswer(BaseModel):
     length: Index
     task: TaskName
     seed: Index = Field(description="Asked for again, it gives the same program.")
-    target: Index = Field(description="v0 modulo the modulus at the end of the complete program.")
+    target: Value = Field(description="v0 modulo the modulus at the end of the complete program.")
 
 
 class ModelAnswer(BaseModel):
@@ -152,7 +160,8 @@ class ModelAnswer(BaseModel):
     task: str | None = Field(description="What it was trained for; null if its file does not say.")
     tasks: list[str] = Field(description="What it can do.")
     hidden: Index
-    modulus: Index = Field(description="Results are v0 modulo this.")
+    modulus: Value = Field(description="Results are modulo this.")
+    variable: Index = Field(description="The variable whose final value is the result: k of vk.")
     condition_modulus: Index
 
 

@@ -3,7 +3,10 @@
 from typing import Final, NamedTuple
 
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
-from ipagnn.languages.arithmetic.vocabulary import MAX_LITERAL
+from ipagnn.languages.arithmetic.syntax import Syntax
+
+DIGITS_MODEL: Final = "env-ipa-gnn-any"
+"""The model in the package whose values are digits."""
 
 
 class Form(NamedTuple):
@@ -36,36 +39,52 @@ class Example(NamedTuple):
     compare: str | None = None
 
 
-FORMS: Final = (
-    Form("v0 = 7", "set a variable, v0 to v9, to a number, 0 to 999; the first line sets v0"),
-    Form("v0 += 3", "add; also `-=` and `*=`. Models are trained on v0 with 1 to 9"),
-    Form("if v0 % 10 > 5:", "the lines below, indented, if the condition holds; also `<`, `>=`, `<=`, and no `% 10`"),
-    Form("else:", "the lines below, indented, if it does not"),
-    Form("while v1 > 0:", "the lines below, indented, again and again; set `v1 = 4` above and `v1 -= 1` in the first "
-         "line below for 4 rounds. Models are trained on 2 to 9 rounds"),
-    Form("break", "leave the loop; `continue` goes on with its next round, `pass` does nothing"),
-    Form("[MASK]", "an unknown statement, also `_`: the answer is a distribution over what it may be"),
-    Form("# text", "a comment, on a line of its own or behind a statement"),
-)  # fmt: skip
-"""All forms of statements of the paper's language. The result of a program is v0 modulo 1000 at its end."""
-
-
 def forms(grammar: Grammar = PAPER) -> tuple[Form, ...]:
-    """All forms of statements of a grammar: those of the paper's language, and what its options add."""
-    more = []
-    last = grammar.variables - 1
-    if grammar.variables > 1:
-        names = grammar.counter_names
-        more.append(Form(f"v{last} = 4", f"the data variables are v0 to v{last}; v{names.start} and later count loops"))
-    if grammar.tokens > 4:
-        more.append(Form("v0 = 123456789", f"numbers of up to {len(str(MAX_LITERAL))} digits"))
-    if grammar.operand_variable:
-        more.append(Form("v0 += v1", "a variable on the right; also `-=`, and `*=` if it holds a digit"))
-    if grammar.condition_variable:
-        more.append(Form("if v0 < v1:", "compare two variables; also `>`, `>=`, `<=`"))
-    if grammar.wrap:
-        more.append(Form("v0 *= 3", f"every assignment takes its result modulo {grammar.modulus:,}"))
-    return (*FORMS, *more)
+    """All forms of statements of a grammar."""
+    syntax, names = Syntax.of(grammar), grammar.counter_names
+    result, counter = f"v{grammar.target_variable}", f"v{names.start}"
+    operations = grammar.arithmetic_operations
+    also = [f"`{name}`" for name in operations[1:]]
+    data = "v0" if grammar.variables == 1 else f"v0 to v{grammar.variables - 1}"
+    least, largest = grammar.operands
+    rounds = "{} to {}".format(*grammar.loop_counts)
+    modulo = f" % {grammar.condition_modulus}"
+    return (
+        Form(f"{result} = 7", f"set a variable, v0 to v{syntax.variables - 1}, to a number, 0 to "
+             f"{_large(syntax.largest)}; the first line sets {result}"),
+        Form(f"{result} {operations[0]} 3", f"{_WORDS[operations[0]]}{'; also ' if also else ''}{' and '.join(also)}. "
+             f"Models are trained on {data} with {_large(least)} to {_large(largest)}"),
+        *([Form("v0 += v1", "a variable on the right; also `-=`, and `*=` if it holds a digit")]
+          if grammar.operand_variable else []),
+        Form(f"if {result}{modulo} > 5:",
+             f"the lines below, indented, if the condition holds; also `<`, `>=`, `<=`, and no `{modulo.strip()}`"),
+        *([Form("if v0 < v1:", "compare two variables; also `>`, `>=`, `<=`")] if grammar.condition_variable else []),
+        Form("else:", "the lines below, indented, if it does not"),
+        *([Form(f"while {counter} > 0:", f"the lines below, indented, again and again; set `{counter} = 4` above and "
+                f"`{counter} -= 1` in the first line below for 4 rounds. Models are trained on {rounds} rounds")]
+          if grammar.counters else []),
+        Form("break", "leave the loop; `continue` goes on with its next round, `pass` does nothing"),
+        *([] if grammar.is_extended else [Form("[MASK]", "an unknown statement, also `_`: the answer is a distribution "
+                                               "over what it may be")]),
+        Form("# text", "a comment, on a line of its own or behind a statement"),
+        *([Form(f"{result} *= 3", f"every assignment takes its result modulo {_large(grammar.modulus)}")]
+          if grammar.wrap else []),
+    )  # fmt: skip
+
+
+def _large(number: int) -> str:
+    """A number, a power of ten or one less in short if it is long."""
+    for less, shown in ((0, ""), (1, " - 1")):
+        zeros = str(number + less)[1:]
+        if len(zeros) > 5 and str(number + less) == f"1{'0' * len(zeros)}":
+            return f"10^{len(zeros)}{shown}"
+    return str(number)
+
+
+_WORDS: Final = {"+=": "add", "-=": "subtract", "*=": "multiply"}
+
+FORMS: Final = forms()
+"""All forms of statements of the paper's language. The result of a program is v0 modulo 1000 at its end."""
 
 
 EXAMPLES: Final = (
@@ -97,8 +116,27 @@ EXAMPLES: Final = (
         "v0 = 3\n[MASK]\nv0 *= 2",
         "The answer is a distribution: every statement that may stand in line 2 is equally likely.",
     ),
+    Example(
+        "15 digits",
+        "v0 = 347\nv1 = 8\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 9\n  v0 *= 4\n  if v0 % 10 > 4:\n    v0 -= 7",
+        "The model saw final values of at most 5 digits in training. What it has learned of a digit and a carry holds "
+        "for numbers of any size.",
+        model=DIGITS_MODEL,
+    ),
+    Example(
+        "several variables",
+        "v0 = 123456789012\nv1 = 987654321987\nif v0 < v1:\n  v1 -= v0\n  v0 += v1\nelse:\n  v0 -= v1\nv0 *= 7",
+        "Numbers of many digits in two variables, compared with and added to each other.",
+        model=DIGITS_MODEL,
+    ),
+    Example(
+        "three variables",
+        "v0 = 1\nv1 = 999999999999\nv2 = 123\nif v1 > v2:\n  v2 += v1\nv0 += v2\nv0 *= 9\nv0 -= v1",
+        "Line 4 is run only because 999999999999 is more than 123.",
+        model=DIGITS_MODEL,
+    ),
 )
-"""Examples for help pages and the page. Those of a model that is not offered are left out."""
+"""Examples for help pages and the page. Those of a model that is not offered, or has another language, are left out."""
 
 
 def help_text() -> str:

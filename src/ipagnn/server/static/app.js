@@ -2,6 +2,7 @@
 
 import { Editor } from "./editor.js";
 import { exampleButtons, languageRows, prose } from "./help.js";
+import { power } from "./number.js";
 import { Panel } from "./panel.js";
 import { html } from "./svg.js";
 
@@ -222,8 +223,9 @@ async function help() {
   try {
     const name = model.value || panels[0]?.told.model;
     const { forms } = await ask(`api/language${name ? `?${new URLSearchParams({ model: name })}` : ""}`);
-    const modulus = models.find((one) => one.name === name)?.modulus;
-    get("modulus").textContent = modulus ? `, modulo ${modulus.toLocaleString("en")}` : "";
+    const shown = models.find((one) => one.name === name) ?? models[0];
+    get("result").textContent = `v${shown.variable}`;
+    get("modulus").replaceChildren(power(shown.modulus));
     get("forms").replaceChildren(...languageRows(forms));
     get("card").showModal();
   } catch (error) {

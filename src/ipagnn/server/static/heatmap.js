@@ -34,6 +34,12 @@ export class HeatMap {
         );
       }
     });
+    const parts = told.beliefs?.parts ?? null;
+    if (parts !== null && parts < steps) {
+      const mark = svg("line", { x1: parts * this.cell, x2: parts * this.cell, y1: 0, y2: height, class: "parts" });
+      mark.append(svg("title", {}, `From step ${parts} on, not everything is as it truly is`));
+      this.element.append(mark);
+    }
     const size = Math.min(2.6, this.cell / 2.6);
     told.trace?.forEach((step, t) => {
       const at = { cx: ((t + 0.5) * this.cell).toFixed(2), cy: middle(step.line), r: size, class: "dot" };

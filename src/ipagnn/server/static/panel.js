@@ -2,6 +2,7 @@
 
 import { Graph } from "./graph.js";
 import { HeatMap } from "./heatmap.js";
+import { grouped, power } from "./number.js";
 import { results, trust, verdict } from "./results.js";
 import { html } from "./svg.js";
 import { Values } from "./values.js";
@@ -13,13 +14,14 @@ export class Panel {
     this.tip = tip;
     this.element = html("article", { className: "panel" });
     this.element.setAttribute("aria-label", `Model ${told.model}`);
-    this.element.append(html("h3", {}, told.model, " ", html("small", {}, told.steps === null ? "" : `${told.steps.toLocaleString("en")} steps`)));
+    const steps = told.steps === null ? "" : `${told.steps.toLocaleString("en")} steps, `;
+    this.element.append(html("h3", {}, told.model, " ", html("small", {}, `${steps}results modulo `, power(told.modulus))));
     this.pictures = html("div", { className: "pictures" });
     this.values = told.beliefs && new Values(told, goTo);
     this.wider = html("p", { className: "wider hint", hidden: true });
     const drawn = html("div", { className: "drawn" }, this.pictures, this.wider);
-    const steps = html("div", { className: "steps" }, drawn, ...(this.values ? [this.values.element] : []));
-    this.element.append(verdict(told), trust(told), results(told), steps);
+    const shown = html("div", { className: "steps" }, drawn, ...(this.values ? [this.values.element] : []));
+    this.element.append(verdict(told), trust(told), results(told), shown);
   }
 
   get last() {
@@ -100,7 +102,7 @@ export class Panel {
     const really = told.trace?.[step];
     if (really) {
       const held = really.branch === null ? "" : really.branch ? ", condition holds" : ", condition does not hold";
-      parts.push(`true trace: line ${really.line + 1}, v0 = ${really.v0}${held}`);
+      parts.push(`true trace: line ${really.line + 1}, v${told.variable} = ${grouped(really.v0)}${held}`);
     } else if (told.trace) {
       parts.push("true trace: ended");
     }

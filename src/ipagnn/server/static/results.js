@@ -1,6 +1,9 @@
 // What the model says, beside the truth: bars, and sentences about how it came to it.
 
+import { number } from "./number.js";
 import { html, percent } from "./svg.js";
+
+const SHORT = 6; // digits of results that stand beside their bars; longer ones stand above them
 
 export function results(told) {
   return html("div", { className: "results" }, bars(told), notes(told));
@@ -12,17 +15,17 @@ export function verdict(told) {
 
 function sentence(told) {
   const mass = told.exit_mass === null ? "" : ` of the ${percent(told.exit_mass)} that reached the exit`;
-  const says = ["says ", html("b", {}, told.value), ` (${percent(told.confidence)}${mass})`];
+  const says = ["says ", html("b", {}, number(told.value)), ` (${percent(told.confidence)}${mass})`];
   if (told.true_value !== null) {
     const right = told.value === told.true_value;
     const mark = html("span", { className: right ? "right" : "off" }, right ? "✓ right" : "✗ not right");
     const after = ` after ${told.trace_length.toLocaleString("en")} statements`;
-    return [...says, "; the true result is ", html("b", {}, told.true_value), after, " ", mark];
+    return [...says, "; the true result is ", html("b", {}, number(told.true_value)), after, " ", mark];
   }
   if (told.exact) {
     const [likely] = told.exact;
     const fillings = told.samples ? `${told.samples.toLocaleString("en")} sampled` : "all";
-    return [...says, `; over ${fillings} fillings the likeliest is `, html("b", {}, likely.value), ` (${percent(likely.probability)})`];
+    return [...says, `; over ${fillings} fillings the likeliest is `, html("b", {}, number(likely.value)), ` (${percent(likely.probability)})`];
   }
   return [...says, `; there is no true result. ${told.why}`];
 }
@@ -46,7 +49,7 @@ function bars(told) {
   const head = html("tr", {}, html("th", { scope: "col" }, "result"), html("th", { scope: "col" }, "model"));
   if (told.exact) head.append(html("th", { scope: "col" }, "exact, over all fillings"));
   const body = rows.map((one) => {
-    const row = html("tr", {}, html("th", { scope: "row" }, one.value), html("td", {}, bar(one.probability, "said")));
+    const row = html("tr", {}, html("th", { scope: "row" }, number(one.value)), html("td", {}, bar(one.probability, "said")));
     if (told.exact) row.append(html("td", {}, bar(one.exact, "exact")));
     if (one.value === told.true_value) {
       row.className = "truth";
@@ -54,7 +57,9 @@ function bars(told) {
     }
     return row;
   });
-  return html("table", { className: "bars" }, html("thead", {}, head), html("tbody", {}, ...body));
+  const table = html("table", { className: "bars" }, html("thead", {}, head), html("tbody", {}, ...body));
+  table.classList.toggle("long", rows.some((one) => String(one.value).length > SHORT));
+  return table;
 }
 
 // All bars, of whichever panel, model and program, are drawn on one scale: the track is 100%.

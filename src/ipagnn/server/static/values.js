@@ -1,8 +1,10 @@
 // The values of the variables by step: what the model believes, how surely, and what is true where that is something else.
 
+import { number } from "./number.js";
 import { html, percent } from "./svg.js";
 
 const ROWS = 200; // that are on the page at once
+const WIDE = 26; // digits of a row, from which the table has the width of the panel
 const SURE = 0.995; // probabilities above this are not written out
 
 export class Values {
@@ -17,7 +19,7 @@ export class Values {
     this.box = html("div", { className: "value-rows", tabIndex: 0 }, html("table", {}, html("thead", {}, head), this.body));
     this.box.setAttribute("role", "group");
     this.box.setAttribute("aria-label", "Values of the variables by step");
-    this.element = html("div", { className: "values" }, this.#summary(), this.box);
+    this.element = html("div", { className: `values${this.#isWide() ? " wide" : ""}` }, this.#summary(), this.box);
     this.body.addEventListener("click", (event) => {
       const row = event.target.closest("tr");
       if (row) this.goTo(Number(row.dataset.step));
@@ -47,6 +49,7 @@ export class Values {
     const { lines, true_lines: real } = this.beliefs;
     const row = html("tr", {}, html("th", { scope: "row" }, t));
     row.dataset.step = t;
+    if (t === this.beliefs.parts) row.className = "parts";
     const astray = real !== null && lines[t] !== real[t];
     const line = html("td", { className: astray ? "off" : "" }, named(lines[t]));
     if (astray) line.append(html("small", {}, ` ≠ ${named(real[t])}`));
@@ -59,10 +62,16 @@ export class Values {
     const value = values[t][k];
     const wrong = real !== null && value !== real[t][k];
     const changed = t > 0 && value !== values[t - 1][k];
-    const cell = html("td", { className: wrong ? "off" : changed ? "changed" : "" }, value);
+    const cell = html("td", { className: wrong ? "off" : changed ? "changed" : "" }, number(value, wrong ? real[t][k] : value));
     if (probabilities[t][k] < SURE) cell.append(html("small", {}, ` ${percent(probabilities[t][k])}`));
-    if (wrong) cell.append(html("small", {}, ` ≠ ${real[t][k]}`));
+    if (wrong) cell.append(html("small", { className: "truly" }, "≠ ", number(real[t][k])));
     return cell;
+  }
+
+  // Whether there is no room for the table beside the heat map.
+  #isWide() {
+    const digits = this.beliefs.variables.map((_, k) => Math.max(...this.beliefs.values.map((row) => String(row[k]).length)));
+    return digits.reduce((sum, each) => sum + each + 2, 0) > WIDE;
   }
 
   #summary() {

@@ -8,15 +8,12 @@ resumes or reads. The table has, for each row, the wrong facts of the learned se
 programs of 10 lines, and where the model can be tabulated that on D_test.
 """
 
-import argparse
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar, Final
 
 import torch
+from ablation import Cells, Change, Row, main
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
@@ -25,14 +22,14 @@ from ipagnn.data.graphs import Graphs
 from ipagnn.evaluation import build_test_recipe, evaluate_on_test_set
 from ipagnn.languages.arithmetic.tables import differences, fact_counts
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, NUMBER, OPERATION, VARIABLE, VARIABLES
-from ipagnn.models import load_model, register
+from ipagnn.models import ProgramModel, register
 from ipagnn.models.env_ipa_gnn import EnvIPAGNN
 from ipagnn.nn.environment import SMALLEST_MASS
 from ipagnn.nn.values.classes import Classes
 from ipagnn.ops.pointer.environment import WRITES, EnvironmentPlan
 from ipagnn.ops.pointer.equations import divide
 from ipagnn.ops.pointer.rows import plan_departures, plan_rows
-from ipagnn.training import TrainConfig, train
+from ipagnn.training import TrainConfig
 from ipagnn.training.presets import preset
 
 
@@ -313,9 +310,6 @@ class ConditionsWrite(_Rows):
     conditions_write: ClassVar[bool] = True
 
 
-Change = Callable[[TrainConfig], TrainConfig]
-
-
 def named(model: str) -> Change:
     """The model of that name, with the same options."""
 
@@ -354,14 +348,6 @@ def at_once(lengths: str) -> Change:
     return change
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of the table."""
-
-    title: str
-    change: Change
-
-
 ROWS: Final[dict[str, Row]] = {
     **{f"seed-{seed}": Row(f"the full model, seed {seed}", seeded(seed)) for seed in range(5)},
     "untied": Row("untied output layer", named("env-untied")),
@@ -378,59 +364,14 @@ ROWS: Final[dict[str, Row]] = {
 }
 
 
-def run_row(name: str, folder: Path, threads: int, time_limit: float | None) -> None:
-    """Train a row, and write `row.json` beside its result."""
-    config = ROWS[name].change(preset("environment"))
-    result = train(config.replace(threads=threads), folder / name, time_limit=time_limit)
-    if result.state != "finished":
-        print(f"{name}: stopped after {result.step} steps", flush=True)
-        return
-    model = load_model(folder / name)
-    found: dict[str, object] = {
-        "title": ROWS[name].title,
-        "programs": result.examples,
-        "seconds": round(result.seconds),
-        "withheld": result.accuracy,
-    }
-    if model.can_tabulate:
-        tables = model.tabulate()
-        found["wrong"] = len(differences(tables))
-        found["facts"] = sum(fact_counts(model.config.grammar).values())
-        found["d_test"] = evaluate_on_test_set(model, build_test_recipe("full"))["overall"]["accuracy"]
-    (folder / name / "row.json").write_text(json.dumps(found, indent=2), "utf-8")
-    print(f"{name}: {json.dumps(found)}", flush=True)
-
-
-def table(folder: Path) -> str:
-    """The rows that have been run, as Markdown."""
-    titles = ("row", "wrong facts", "D_test, full", "withheld, 10 lines", "programs, million", "seconds")
-    lines = [f"| {' | '.join(titles)} |", "|---|" + "---:|" * 5]
-    for name in ROWS:
-        path = folder / name / "row.json"
-        if not path.is_file():
-            continue
-        row = json.loads(path.read_text("utf-8"))
-        wrong = f"{row['wrong']:,}" if "wrong" in row else "–"
-        d_test = f"{row['d_test']:.2%}" if "d_test" in row else "–"
-        cells = (row["title"], wrong, d_test, f"{row['withheld']:.1%}", f"{row['programs'] / 1e6:.1f}", row["seconds"])
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """See the top of this file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", default=",".join(ROWS), help=f"Rows: {', '.join(ROWS)}.")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=None, help="Most seconds for training a row.")
-    parser.add_argument("--table", action="store_true", help="Print the table of what has been run, and stop.")
-    options = parser.parse_args()
-    if not options.table:
-        for name in options.only.split(","):
-            run_row(name, options.folder, options.threads, options.seconds)
-    print(table(options.folder))
+def measure(model: ProgramModel) -> Cells:
+    """Wrong facts and accuracy on D_test, of models that can be tabulated."""
+    if not model.can_tabulate:
+        return {}
+    d_test = evaluate_on_test_set(model, build_test_recipe("full"))["overall"]["accuracy"]
+    facts = sum(fact_counts(model.config.grammar).values())
+    return {f"wrong facts, of {facts:,}": len(differences(model.tabulate())), "D_test, full": f"{d_test:.2%}"}
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, ROWS, preset("environment"), measure)

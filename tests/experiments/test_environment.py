@@ -1,10 +1,12 @@
-"""The rows of the ablation of the environment IPA-GNN that have an execution of their own."""
+"""The rows of the ablations of the environment IPA-GNN."""
 
-import importlib.util
+import importlib
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
 import pytest
 import torch
@@ -18,19 +20,33 @@ from ipagnn.training.stages import Stage
 LIKELIHOOD = frozenset({"likelihood"})
 
 
-@pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
+@pytest.fixture(scope="module", params=["environment"])
+def script(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     known = dict(MODELS)
-    path = Path(__file__).parents[2] / "experiments" / "environment.py"
-    spec = importlib.util.spec_from_file_location("environment_script", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[2] / "experiments"))
+        patch.delitem(sys.modules, request.param, raising=False)  # that it registers its models again
+        yield importlib.import_module(request.param)
     MODELS.clear()  # its models are not for other tests
     MODELS.update(known)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "name"), [("environment", "environment"), ("digits", "numbers")], indirect=["script"]
+)
+def test_every_row_trains_and_is_measured(script: ModuleType, name: Literal["environment", "numbers"]) -> None:
+    for row in script.ROWS.values():
+        config = row.change(preset(name))
+        model = build_model(config.trained_model, config.seed).train()
+        table = make_source(config, None, Stage(length=4, batch_size=16, steps=1)).table(0, 16)
+        batch = model.collate_for_training(table)
+        loss = model.loss(model(batch, record=LIKELIHOOD), batch).mean()
+        loss.backward()
+        assert math.isfinite(float(loss.detach())), row.title
+        assert any(x.grad is not None and float(x.grad.abs().max()) > 0 for x in model.parameters()), row.title
+        found = script.measure(model.eval()) if name == "numbers" else {}
+        assert all(value > 0 for value in found.values()), (row.title, found)  # nothing is learned yet
 
 
 def test_slots_in_every_row_are_the_model_where_addresses_are_given(script: ModuleType) -> None:

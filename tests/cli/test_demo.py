@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 
 from ipagnn.cli import demo as demo_commands
+from ipagnn.languages.arithmetic import Grammar
+from ipagnn.languages.arithmetic.automata import true_automaton
+from ipagnn.languages.arithmetic.card import DIGITS_MODEL, LARGE_NUMBERS
+from ipagnn.models import available_models, build_model, save_model
 from ipagnn.training import RunFolder, TrainConfig, preset
 
 SHORT, FEW = (5, 6), 8
@@ -53,12 +57,31 @@ def test_the_demo_trains_tests_and_tells_and_does_nothing_twice(run: Any, tmp_pa
             mean = sum(summary["by_length"][str(length)]["accuracy"] for summary in answer) / 2
             assert cell.startswith(f"{100 * mean:.1f} ± ")
         assert row[-1] == f"{50 * sum(summary['overall']['accuracy'] for summary in answer):.1f}"
+    assert ("It was trained on values of at most" in out) == (DIGITS_MODEL in available_models())
     assert (tmp_path / "accuracy.svg").read_text().startswith("<?xml")
     assert "GGNN" in (tmp_path / "report.html").read_text()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json*")}
     again = run("demo", tmp_path, "--preset", "smoke", "--seeds", 2)
     assert (again.code, again.out, again.err) == (0, out, "")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.json*")} == before
+
+
+def test_a_program_with_large_numbers_is_last(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build_model(
+        "env-ipa-gnn", hidden=4, width=4, states=3, widths=(1, 3), target_digits=5, grammar=Grammar(modulus=10**18)
+    )
+    assert model.trained_digits == 3
+    save_model(model, tmp_path / "digits.safetensors", task="full")
+    demo_commands._print_numbers(str(tmp_path / "digits.safetensors"))
+    out = capsys.readouterr().out
+    assert LARGE_NUMBERS in out
+    assert "digits.safetensors says " in out
+    assert "the true result is 978925137887232: not right" in out  # its weights are drawn at random
+    assert out.endswith("It was trained on values of at most 3 digits\n")
+    monkeypatch.setattr(type(model), "automata", lambda _, all_of_them: [true_automaton(*each) for each in all_of_them])
+    save_model(model, tmp_path / "exact.safetensors", task="full")
+    demo_commands._print_numbers(str(tmp_path / "exact.safetensors"))
+    assert "says 978925137887232, the true result is 978925137887232: right" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("tiny")

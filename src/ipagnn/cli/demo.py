@@ -42,10 +42,13 @@ def demo(
 
     Prints accuracy by length beside that of packaged models on the same programs and the paper's on D_test. Writes a
     figure, a report to open in a browser, and the run folders, which all other commands read. Called again, it goes on
-    where it was, and does not train twice.
+    where it was, and does not train twice. At the end the packaged model whose values are digits runs a program with
+    numbers of 15 digits.
 
     `ipagnn demo demo --seeds 3`
     """
+    from ipagnn.languages.arithmetic.card import DIGITS_MODEL
+    from ipagnn.models import available_models
     from ipagnn.reporting.figure_accuracy import accuracy_figure
     from ipagnn.reporting.report import write_report
     from ipagnn.reporting.runs import load_run
@@ -60,6 +63,8 @@ def demo(
     write_report(runs, page, load_run)
     _print(runs, others)
     output().print(f"{figure} shows it, and {page} tells all about it", soft_wrap=True, markup=False)
+    if DIGITS_MODEL in available_models():
+        _print_numbers(DIGITS_MODEL)
 
 
 def _test_recipe(preset_name: str, grammar: "Grammar") -> "Recipe":
@@ -151,3 +156,19 @@ def _print(runs: "Sequence[RunRecord]", others: "Sequence[Summary]") -> None:
             *([f"{100 * published:.1f}" if published else "–"] if paper else []),
         )
     output().print(table)
+
+
+def _print_numbers(name: str) -> None:
+    """A program with large numbers, what a model whose values are digits says, and what is true."""
+    from ipagnn.inference.loaded import load_cached
+    from ipagnn.inference.predict import predict
+    from ipagnn.languages.arithmetic.card import LARGE_NUMBERS
+
+    answer = predict(LARGE_NUMBERS, name)
+    console = output()
+    console.print(f"\nA program with numbers of {len(str(answer.true_value))} digits:")
+    console.print(LARGE_NUMBERS, markup=False, highlight=False)
+    right = "right" if answer.value == answer.true_value else "not right"
+    model = load_cached(name).model
+    console.print(f"{name} says {answer.value}, the true result is {answer.true_value}: {right}", soft_wrap=True)
+    console.print(f"It was trained on values of at most {model.trained_digits} digits", soft_wrap=True)

@@ -266,6 +266,11 @@ class ProgramModel(nn.Module, ABC):
         """
         return "tables" if self.can_tabulate and refusal(self.config.grammar) is None else None
 
+    @property
+    def trained_digits(self) -> int | None:
+        """Most digits of the values that training worked with, where values are digits; otherwise None."""
+        return None
+
     def unbounded(self) -> "TabulatedModel | AutomataModel":
         """The model as what it runs over.
 

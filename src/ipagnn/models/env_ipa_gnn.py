@@ -212,6 +212,11 @@ class EnvIPAGNN(ProgramModel):
             return "automata"
         return super().runs_on
 
+    @property
+    def trained_digits(self) -> int | None:
+        """See `ProgramModel.trained_digits`."""
+        return min(max(self.config.trained_widths), self.config.target_digits) if self.config.uses_digits else None
+
     def unbounded(self) -> TabulatedModel | AutomataModel:
         """See `ProgramModel.unbounded`."""
         return AutomataModel(self) if self.runs_on == "automata" else super().unbounded()

@@ -87,6 +87,11 @@ FORMS: Final = forms()
 """All forms of statements of the paper's language. The result of a program is v0 modulo 1000 at its end."""
 
 
+LARGE_NUMBERS: Final = (
+    "v0 = 347\nv1 = 8\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 9\n  v0 *= 4\n  if v0 % 10 > 4:\n    v0 -= 7"
+)
+"""A program of the paper's language whose value has 15 digits."""
+
 EXAMPLES: Final = (
     Example(
         "a condition",
@@ -118,7 +123,7 @@ EXAMPLES: Final = (
     ),
     Example(
         "15 digits",
-        "v0 = 347\nv1 = 8\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 9\n  v0 *= 4\n  if v0 % 10 > 4:\n    v0 -= 7",
+        LARGE_NUMBERS,
         "The model saw final values of at most 5 digits in training. What it has learned of a digit and a carry holds "
         "for numbers of any size.",
         model=DIGITS_MODEL,

@@ -61,8 +61,8 @@ def test_sweep_says_what_failed(run: Any, tmp_path: Path, grid: Path, here: list
     assert code == 1
     assert "learning_rate=0.01 is selected" in out
     assert err.splitlines()[-1] == (
-        "Error: 1 of 2 trials have not ended, the first learning_rate=0.001: It is broken. The same command goes on "
-        "with them."
+        "Error: 1 of 2 trials have not ended, the first learning_rate=0.001: It is broken. The same command "
+        "resumes them."
     )
 
 
@@ -106,11 +106,13 @@ def test_sweep_refuses_before_it_writes(
     assert not (tmp_path / "s").exists()
 
 
-def test_failures_are_told_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
-    sweep_commands._tell(
+def test_states_are_printed_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
+    sweep_commands._print_state(
         TrialResult("learning_rate=1", {"optimizer.learning_rate": 1.0}, "ended early", 1234, 5000, 0.25)
     )
-    sweep_commands._tell(TrialResult("learning_rate=2", {"optimizer.learning_rate": 2.0}, "failed", 0, 5000, None))
+    sweep_commands._print_state(
+        TrialResult("learning_rate=2", {"optimizer.learning_rate": 2.0}, "failed", 0, 5000, None)
+    )
     assert capsys.readouterr().err.splitlines() == [
         "learning_rate=1: ended early after 1,234 steps, 25.0%",
         "learning_rate=2: failed after 0 steps",

@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_BLOCK = 256  # programs between two moves of the progress bar
+_BLOCK = 256  # programs between two updates of the progress bar
 
 
 def generate(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write; made if need be.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Output directory. Created if missing; resumed if it is incomplete.")
+    ],
     split: Annotated[
         Literal["train", "validation", "test"],
         typer.Option(
-            help="`train`: the training lengths, without what is withheld. `validation`: withheld programs of exactly "
-            "`--length` lines. `test`: as many programs at each of `--lengths`."
+            help="`train`: lengths of training, without withheld programs. `validation`: withheld programs of exactly "
+            "`--length` lines. `test`: the same number of programs for each of `--lengths`."
         ),
     ] = "train",
     task: Annotated[
@@ -33,35 +35,36 @@ def generate(
     count: Annotated[
         int | None,
         typer.Option(
-            help="How many programs; needed for train. [default: validation 5000, test 500 a length]",
+            help="Number of programs. Required for train. [default: validation 5000, test 500 per length]",
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Which programs. [default: one of its own for each split]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed. [default: a different one for each split]")] = None,
     length: Annotated[
         int | None,
-        typer.Option(help="C, the longest length of training and the only one of validation. [default: 10]"),
+        typer.Option(help="Longest length of training (C), and the only one of validation. [default: 10]"),
     ] = None,
     lengths: Annotated[
         str | None,
-        typer.Option(help="Lengths, each as often, in place of `--length`. [default for test: 20,30,…,100]"),
+        typer.Option(help="Lengths to draw uniformly, instead of `--length`. [default for test: 20,30,…,100]"),
     ] = None,
     settings: LanguageSettings = None,
     with_source: Annotated[
-        bool, typer.Option("--with-source", help="Add the column `source`, the text of each program.")
+        bool, typer.Option("--with-source", help="Add the column `source`: the text of each program.")
     ] = False,
     on: Annotated[
-        Literal["local", "ray"], typer.Option(help="Make the shards on this machine or on a Ray cluster; same bytes.")
+        Literal["local", "ray"],
+        typer.Option(help="Generate on this machine or on a Ray cluster. The files are identical."),
     ] = "local",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads at work. [default: one a core]")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of threads. [default: one per core]")] = None,
 ) -> None:
-    """Write a data set: Parquet shards and `_manifest.json`, which tells how they were made and what they hash to.
+    """Write a data set: Parquet shards, and `_manifest.json` with their settings and checksums.
 
-    Killed at any point, the same command goes on and ends with the same bytes. pandas, DuckDB and Hugging Face datasets
-    read the shards as they lie: a row is a program with its `tokens` (four a line), `length`, `steps` and `target`.
+    If it is interrupted, the same command resumes it and writes the same bytes. pandas, DuckDB and Hugging Face
+    datasets read the shards directly. Each row is a program: `tokens` (four per line), `length`, `steps` and `target`.
 
-    Whether a program is withheld from training is decided by a hash of it, so training and validation share no program,
-    whatever their seeds.
+    A hash of each program decides whether it is withheld from training. Training and validation therefore share no
+    program, whatever their seeds.
 
     `ipagnn generate data/train --split train --count 5000000`
 
@@ -99,14 +102,16 @@ def generate(
 
 def ceiling(
     lengths: Annotated[
-        str | None, typer.Option(help="Lengths of the programs. [default: those of the test set, 20,30,…,100]")
+        str | None, typer.Option(help="Program lengths. [default: those of the test set, 20,30,…,100]")
     ] = None,
     train_lengths: Annotated[
-        bool, typer.Option("--train-lengths", help="Programs as in training, up to length 10, in place of `--lengths`.")
+        bool, typer.Option("--train-lengths", help="Draw lengths as in training, up to 10, instead of `--lengths`.")
     ] = False,
-    count: Annotated[int, typer.Option(min=1, help="Programs at each length, or in all with `--train-lengths`.")] = 500,
+    count: Annotated[
+        int, typer.Option(min=1, help="Number of programs per length, or in total with `--train-lengths`.")
+    ] = 500,
     seed: Annotated[
-        int | None, typer.Option(help="Which programs. [default: those of `ipagnn generate`, test or train]")
+        int | None, typer.Option(help="Random seed. [default: that of `ipagnn generate` for test or train]")
     ] = None,
     settings: LanguageSettings = None,
     as_json: Annotated[
@@ -116,11 +121,11 @@ def ceiling(
         ),
     ] = False,
 ) -> None:
-    """Compute the best accuracy that is possible on partial programs.
+    """Compute the best possible accuracy on partial programs.
 
-    A masked line hides one of 27 equally likely statements, or as many as the language has. Whoever executes perfectly
-    can do no better than to try them all and name the likeliest result. This does so, exactly, for each program; `±` is
-    one standard error over programs.
+    A masked line hides one of 27 equally likely statements, or as many as the language has. The best possible
+    prediction is the most likely result over all of them. This command computes its probability exactly for each
+    program. `±` is one standard error over programs.
 
     `ipagnn ceiling --lengths 20,50,100 --count 1000`
     """

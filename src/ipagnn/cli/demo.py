@@ -1,4 +1,4 @@
-"""The command that shows what the project is about: `demo`."""
+"""The command `demo`: train, evaluate and report."""
 
 import json
 import sys
@@ -28,22 +28,24 @@ PAPER_COUNT: Final = 5
 
 
 def demo(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where runs, figure and report go.")] = Path("demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each model, with seeds 0, 1, and so on.")] = 1,
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Output directory of runs, figure and report.")
+    ] = Path("demo"),
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs per model, with seeds 0, 1, …")] = 1,
     preset: Annotated[
         Literal["environment", "quick", "smoke"],
         typer.Option(
             help="`environment`: the paper's language. `quick`: IPA-GNN, Line-by-Line RNN and GGNN on a smaller one. "
-            "`smoke`: seconds, and nothing is learnt."
+            "`smoke`: seconds; nothing is learned."
         ),
     ] = "environment",
 ) -> None:
     """Train the environment IPA-GNN on programs of up to 10 lines, and test it on programs of up to 100.
 
-    Prints accuracy by length beside that of packaged models on the same programs and the paper's on D_test. Writes a
-    figure, a report to open in a browser, and the run folders, which all other commands read. Called again, it goes on
-    where it was, and does not train twice. At the end the packaged model whose values are digits runs a program with
-    numbers of 15 digits.
+    Prints accuracy by length, that of packaged models on the same programs, and that of the paper on D_test. Writes a
+    figure, a report to open in a browser, and run folders that all other commands read. Then the packaged model whose
+    values are digits runs a program with numbers of 15 digits. If it is interrupted, the same command resumes it. A
+    finished run is not trained again.
 
     `ipagnn demo demo --seeds 3`
     """
@@ -62,7 +64,7 @@ def demo(
     save(accuracy_figure(summaries, [run.config.data.length for run in runs]), figure)
     write_report(runs, page, load_run)
     _print(runs, others)
-    output().print(f"{figure} shows it, and {page} tells all about it", soft_wrap=True, markup=False)
+    output().print(f"{figure} holds the figure, and {page} the report", soft_wrap=True, markup=False)
     if DIGITS_MODEL in available_models():
         _print_numbers(DIGITS_MODEL)
 

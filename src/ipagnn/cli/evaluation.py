@@ -21,65 +21,65 @@ _DEVICE = typer.Option(help="`auto` (a GPU if there is one), `cpu`, `cuda` or `c
 
 def evaluate(
     weights: Annotated[
-        list[str], typer.Argument(metavar="WEIGHTS…", help="Files, run folders, or names of models in the package.")
+        list[str], typer.Argument(metavar="WEIGHTS…", help="Files, run folders, or names of packaged models.")
     ],
     task: Annotated[
         str | None,
         typer.Option(
-            help="`full`: complete programs; `partial`: one line is masked; or one of your own (`--import`). "
-            "[default: as in training]"
+            help="`full`: complete programs. `partial`: programs with a masked line. Or a task of your own "
+            "(`--import`). [default: the task of training]"
         ),
     ] = None,
     lengths: Annotated[str, typer.Option(help="Lengths of the test programs.")] = LENGTHS,
-    count: Annotated[int, typer.Option(min=1, help="Test programs at each length.")] = 500,
+    count: Annotated[int, typer.Option(min=1, help="Number of test programs per length.")] = 500,
     seed: Annotated[
-        int | None, typer.Option(help="Which test programs. [default: those of the test set, for which it is named]")
+        int | None, typer.Option(help="Random seed of the test programs. [default: that of the test set]")
     ] = None,
     programs: Annotated[
         Path | None,
         typer.Option(
-            help="Programs of your own in place of test programs: Parquet, JSON lines (a string, or an object with "
-            "`source` and `target`), or a folder of `.py` files."
+            help="Evaluate on programs of your own: Parquet, JSON lines (strings, or objects with `source` and "
+            "`target`), or a directory of `.py` files."
         ),
     ] = None,
     skip_invalid: Annotated[
         bool,
-        typer.Option("--skip-invalid", help="Leave out invalid programs of `--programs`, and count them."),
+        typer.Option("--skip-invalid", help="Skip and count invalid programs of `--programs`."),
     ] = False,
     pointer: Annotated[
-        bool, typer.Option(help="Measure what the instruction pointer does as well; takes some more time.")
+        bool, typer.Option(help="Also compare the instruction pointer with the true trace. Takes more time.")
     ] = True,
     prune: Annotated[
         float | None,
-        typer.Option(help="Do not follow pointer mass below this. [default: as the model is configured, usually none]"),
+        typer.Option(help="Drop pointer mass below this threshold. [default: that of the model, usually 0]"),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Steps that a model may take: `paper` is T(x), a number such as `2` a multiple of it; `static`, "
-            "enough for the true trace by the loop counts in the text; or `trace`, what the trace itself has and two "
-            "more. "
-            "[default: none for a model that runs over tables or automata; else as it is configured, usually T(x)]"
+            help="Number of steps of a model. `paper`: T(x). A number such as `2`: this multiple of T(x). `static`: "
+            "enough for the true trace, from the loop counts in the text. `trace`: the length of the true trace, plus "
+            "two. [default: no limit for models that run over tables or automata; otherwise that of the model, usually "
+            "T(x)]"
         ),
     ] = None,
     digits: Annotated[int | None, DIGITS] = None,
     device: Annotated[str, _DEVICE] = "auto",
     save: Annotated[
-        bool, typer.Option("--save", help="Keep the numbers as `evaluation.json` in the run folder, for `report`.")
+        bool, typer.Option("--save", help="Write the numbers to `evaluation.json` in the run folder, for `report`.")
     ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help="One object a line for each of WEIGHTS, with `overall` and `by_length` (`accuracy`, `stderr`, `count` "
-            "each) and everything else that was measured. Shares are fractions.",
+            help="Print one JSON object per model, with `overall` and `by_length` (`accuracy`, `stderr`, `count` "
+            "each) and all other measurements. Shares are fractions.",
         ),
     ] = False,
 ) -> None:
     """Measure accuracy, overall and by length, on programs longer than those of training.
 
-    Every program counts, in a fixed order; the standard error is that of the mean. By default the programs are D_test:
-    500 of each length 20, 30, …, 100, the same on every machine.
+    By default the programs are the test set D_test: 500 of each length 20, 30, …, 100, the same on every machine. `±`
+    is the standard error of the mean.
 
     `ipagnn evaluate runs/a runs/b`
 
@@ -125,24 +125,26 @@ def figure(
     ],
     model: Annotated[
         list[str] | None,
-        typer.Option(help="File, run folder or name of a model; several times for `accuracy`.", show_default=False),
+        typer.Option(
+            help="File, run folder or name of a packaged model. May be repeated for `accuracy`.", show_default=False
+        ),
     ] = None,
     program: Annotated[
         list[Path] | None,
         typer.Option(
-            help="File of a program to draw in place of the paper's; several times for `pointer`.", show_default=False
+            help="File of a program to draw instead of the paper's. May be repeated for `pointer`.", show_default=False
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write: .pdf, .svg or .png. [default: NAME.pdf]", show_default=False)
+        Path | None, typer.Option(help="Output file: .pdf, .svg or .png. [default: NAME.pdf]", show_default=False)
     ] = None,
     lengths: Annotated[
-        str, typer.Option(help="Lengths of the test programs, for models that were not evaluated yet.")
+        str, typer.Option(help="Lengths of the test programs, for models without an evaluation.")
     ] = LENGTHS,
-    count: Annotated[int, typer.Option(min=1, help="Test programs at each length, for the same.")] = 500,
+    count: Annotated[int, typer.Option(min=1, help="Number of test programs per length, for the same.")] = 500,
     device: Annotated[str, _DEVICE] = "auto",
 ) -> None:
-    """Draw a figure of the paper, from your models and programs or from its own.
+    """Draw a figure of the paper, with its models and programs or with your own.
 
     `ipagnn figure accuracy --model runs/a --model runs/b --out accuracy.svg`
 
@@ -179,28 +181,28 @@ def figure(
 
 def report(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR…", help="Run folders or records, or folders that hold some.")
+        list[Path], typer.Argument(metavar="DIR…", help="Run folders or records, or directories of them.")
     ],
     out: Annotated[
-        Path, typer.Option(help="The page; a `.md`, a `.json` and a `.svg` are written beside it.")
+        Path, typer.Option(help="Output page. A `.md`, a `.json` and a `.svg` are written next to it.")
     ] = REPORT,
     into: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also put the tables into this Markdown file, between the two comments it has for them.",
+            help="Also write the tables into this Markdown file, between its two marker comments.",
             show_default=False,
         ),
     ] = None,
     lengths: Annotated[
-        str, typer.Option(help="Lengths of the test programs, for runs that were not evaluated yet.")
+        str, typer.Option(help="Lengths of the test programs, for runs without an evaluation.")
     ] = LENGTHS,
-    count: Annotated[int, typer.Option(min=1, help="Test programs at each length, for the same.")] = 500,
+    count: Annotated[int, typer.Option(min=1, help="Number of test programs per length, for the same.")] = 500,
     device: Annotated[str, _DEVICE] = "auto",
 ) -> None:
-    """Set runs against the paper: one page to read, tables in Markdown, all numbers as JSON and a figure.
+    """Compare runs with the paper: a page, tables in Markdown, all numbers as JSON, and a figure.
 
-    Runs without an `evaluation.json` are evaluated first, and get one. The page needs no network.
+    Runs without an `evaluation.json` are evaluated first. The page needs no network.
 
     `ipagnn report runs --out report.html`
 
@@ -225,7 +227,7 @@ def report(
     page, table, numbers, picture = write_report(runs, out, load_run)
     if into is not None:
         write_into(into, build_document(runs))
-    beside = f"{table.name}, {numbers.name} and {picture.name} lie beside it"
+    beside = f"{table.name}, {numbers.name} and {picture.name} are next to it"
     output().print(f"{page} is the report; {beside}", soft_wrap=True, markup=False)
 
 
@@ -324,7 +326,7 @@ def _on_programs(
 
 
 def _changes(prune: float | None, budget: str | None, digits: int | None) -> dict[str, Any]:
-    """How models are to run otherwise than they would."""
+    """Options that override those of the models."""
     from ipagnn.data import StepBudget
 
     changes: dict[str, Any] = {} if prune is None else {"prune": prune}

@@ -19,25 +19,23 @@ if TYPE_CHECKING:
 
 _FILES = typer.Argument(
     metavar="FILE",
-    help="Programs: files, folders of `.py` files, JSON lines (`.jsonl`: strings, or objects with `source`); `-` is "
-    "standard input, with one program, several as `ipagnn sample --count 3` prints them, or JSON lines.",
+    help="Programs: files, directories of `.py` files, or JSON lines (`.jsonl`: strings, or objects with `source`). "
+    "`-` is standard input: a program, several in the format of `ipagnn sample --count 3`, or JSON lines.",
 )
 _MODEL = typer.Option(
-    help="Name of a model in the package, file, or run folder. [default: the one in the package for complete or for "
-    "masked programs]",
+    help="Name of a packaged model, file, or run folder. [default: the packaged model for complete or for masked "
+    "programs]",
     show_default=False,
 )
 _BUDGET = typer.Option(
-    help="Steps that the model may take: a multiple of T(x), the paper's number of steps, such as `2`; `static`, "
-    "enough for the true trace by the loop counts in the text; or `trace`, what the trace itself has and two more. "
-    "[default: the environment IPA-GNN is run over its tables or automata, without a bound; other models take the "
-    "steps that they are configured with. ipa-gnn-full and ipa-gnn-partial take 3 times T(x): T(x) counts two rounds "
-    "for each loop, so longer loops do not end within it. With 3 times as many steps, 95% of programs of 10 lines are "
-    "right instead of 75%]",
+    help="Number of steps of the model. A number such as `2`: this multiple of T(x), the number of steps in the paper. "
+    "`static`: enough for the true trace, from the loop counts in the text. `trace`: the length of the true trace, "
+    "plus two. [default: no limit for the environment IPA-GNN, which runs over tables or automata; otherwise that of "
+    "the model, which is 3 times T(x) for ipa-gnn-full and ipa-gnn-partial, as T(x) counts two rounds per loop]",
     show_default=False,
 )
 _FORMATS = (".svg", ".pdf", ".png")
-_TOP = typer.Option(min=1, help="How many results.")
+_TOP = typer.Option(min=1, help="Number of results to show.")
 _WITH_SIZE = 65  # columns from which sizes are shown
 _CHUNK = 256  # programs that are read, run and answered at a time
 
@@ -49,24 +47,26 @@ def predict(
     budget: Annotated[str | None, _BUDGET] = None,
     digits: Annotated[int | None, DIGITS] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Also draw it: .svg, .pdf or .png; for one program.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Also plot the prediction to a .svg, .pdf or .png file. For one program.", show_default=False
+        ),
     ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help="One object a line: `value`, the prediction; `confidence`; `exit_mass`, the share of the pointer that "
-            "it rests on; `warnings`, a list of sentences; `top`, a list of `value` and `probability`; `true_value` or "
-            "null; `exact`, for a masked program the distribution over all fillings. Of several programs each has "
-            "`file` too.",
+            help="Print one JSON object per program: `value`, the prediction; `confidence`; `exit_mass`, the share of "
+            "the pointer at the exit; `warnings`, a list of sentences; `top`, a list of `value` and `probability`; "
+            "`true_value` or null; `exact`, the distribution over all fillings of a masked program; and `file` if "
+            "there are several programs.",
         ),
     ] = False,
 ) -> None:
-    """Predict what programs come to, tell what they do come to, and how far the answer can be trusted.
+    """Predict a program's result, and show the true one and how far the prediction can be trusted.
 
-    A line may be masked: `[MASK]` or `_`. Beside the model then stands the exact distribution over all statements that
-    the line may have been. Of several programs, those that cannot be answered are told, and the exit code is then 2 in
-    the end.
+    A line may be masked: `[MASK]` or `_`. The exact distribution over all statements that it may stand for is then
+    shown, too. If there are several programs, errors are printed in their place and the exit code is 2.
 
     `ipagnn sample --length 10 | ipagnn predict -`
 
@@ -104,16 +104,16 @@ def explain(
         bool,
         typer.Option(
             "--json",
-            help="What `predict --json` tells, with graph, pointer, branch decisions and true trace; one object a "
-            "line.",
+            help="Print one JSON object per program: that of `predict --json` with graph, pointer, branch decisions "
+            "and true trace.",
         ),
     ] = False,
 ) -> None:
-    """Show how a model came to what it predicts: where its instruction pointer was at each step.
+    """Show how a model reached its prediction: its instruction pointer at each step.
 
-    Then the most likely path, branch decisions that were soft, and lines visited less often than the true trace does.
-    Of several programs, those that cannot be answered are told (with `--json`: `error`, `line` and `column`), and the
-    exit code is then 2 in the end.
+    Also shows the most likely path, soft branch decisions, and lines that were visited less often than in the true
+    trace. If there are several programs, errors are printed in their place (with `--json`: `error`, `line` and
+    `column`), and the exit code is 2.
 
     `ipagnn sample --length 20 | ipagnn explain -`
 
@@ -129,12 +129,12 @@ def explain(
 
 
 def models(
-    as_json: Annotated[bool, typer.Option("--json", help="One object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per model.")] = False,
 ) -> None:
-    """List the models that come with the package: task, accuracy and size.
+    """List the packaged models: task, accuracy and size.
 
-    The accuracy is that on the test set, as the model's card tells it. Where no model is named, `predict` and `explain`
-    take the ones marked as default.
+    The accuracy is that of the model's card, on the test set. `predict` and `explain` use the models marked as default
+    if none is named.
 
     `ipagnn models`
     """
@@ -168,44 +168,45 @@ def models(
     table.add_column("name", no_wrap=True)
     table.add_column("task", no_wrap=True)
     table.add_column("accuracy", justify="right", no_wrap=True)
-    roomy = console.width >= _WITH_SIZE
-    if roomy:
+    wide = console.width >= _WITH_SIZE
+    if wide:
         table.add_column("parameters", justify="right", no_wrap=True)
         table.add_column("size", justify="right", no_wrap=True)
     for row in rows:
-        accuracy = str(row["accuracy"] or "not told").partition(" of " if roomy else " ±")[0]
-        size = [f"{row['parameters']:,}", f"{row['bytes'] / 1e6:.1f} MB"] if roomy else []
+        accuracy = str(row["accuracy"] or "unknown").partition(" of " if wide else " ±")[0]
+        size = [f"{row['parameters']:,}", f"{row['bytes'] / 1e6:.1f} MB"] if wide else []
         table.add_row(f"{row['name']}{' *' if row['default'] else ''}", row["task"] or "unknown", accuracy, *size)
     console.print(table)
-    console.print("Accuracy on D_test, the paper's test set of 4,500 programs of 20 to 100 lines. * taken by default.")
+    console.print("Accuracy on D_test, the paper's test set of 4,500 programs of 20 to 100 lines. * used by default.")
 
 
 def serve(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="Name of a model in the package, file, or run folder; several times for several. [default: all that "
-            "come with the package]",
+            help="Name of a packaged model, file, or run folder. May be repeated. [default: all packaged models]",
             show_default=False,
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; the usual one is reached from here only.")
+        str, typer.Option(help="Address to listen on. The default accepts connections from this machine only.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 8000,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
-            help="Name by which others call this server, if they may; several times for several.", show_default=False
+            help="Host name under which other machines may reach this server. May be repeated.", show_default=False
         ),
     ] = None,
-    max_lines: Annotated[int, typer.Option(min=1, help="Lines of a program.", rich_help_panel="Limits")] = 200,
-    max_seconds: Annotated[float, typer.Option(min=0.1, help="Time a request.", rich_help_panel="Limits")] = 10.0,
-    queue: Annotated[int, typer.Option(min=0, help="Requests that may wait.", rich_help_panel="Limits")] = 32,
+    max_lines: Annotated[int, typer.Option(min=1, help="Most lines per program.", rich_help_panel="Limits")] = 200,
+    max_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Most seconds per request.", rich_help_panel="Limits")
+    ] = 10.0,
+    queue: Annotated[int, typer.Option(min=0, help="Most requests in the queue.", rich_help_panel="Limits")] = 32,
 ) -> None:
-    """Open a page on which to write programs and watch models run them, and an HTTP API under `/api`.
+    """Serve a page on which to write programs and watch models run them, and an HTTP API under `/api`.
 
-    Ctrl-C ends it, after what has begun is finished. Needs the extra `page`: `pip install 'ipagnn[page]'`.
+    Ctrl-C stops it after open requests are answered. Requires `pip install 'ipagnn[page]'`.
 
     `ipagnn serve --model runs/a --model runs/b`
     """
@@ -236,11 +237,11 @@ def _answer_all(
     show: Callable[[Console, Any], None],
     one_only: str | None = None,
 ) -> None:
-    """Read, answer and show all programs; those that fail are told in their place, if there are several."""
+    """Read, answer and show all programs. If there are several, errors are printed in their place."""
     from ipagnn.inference.loaded import load_cached
 
     if model is not None:
-        load_cached(model)  # if there is none, that is to be told once and not for every program
+        load_cached(model)  # so that an error is printed once and not for every program
     sources = read_sources(files)
     first = list(islice(sources, 2))
     several = len(first) > 1
@@ -256,7 +257,7 @@ def _answer_all(
                 if not several:
                     raise _placed(source.name, result)
                 failed += 1
-                _tell_failure(source, result, as_json)
+                _print_error(source, result, as_json)
             elif as_json:
                 typer.echo(json.dumps(({"file": source.name} if several else {}) | result.to_dict(top)))
             else:
@@ -291,7 +292,7 @@ def _answers(
                 yield source, error
 
 
-def _tell_failure(source: Source, error: ValueError, as_json: bool) -> None:
+def _print_error(source: Source, error: ValueError, as_json: bool) -> None:
     from ipagnn.languages.arithmetic import ProgramError
 
     if not as_json:

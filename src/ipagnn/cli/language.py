@@ -1,4 +1,4 @@
-"""The option `--set` of the commands that draw and read programs: which language they are of."""
+"""The option `--set` of the commands that draw and read programs: the language."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +12,8 @@ LanguageSettings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="A setting of the language, as in `modulus=1_000_000` or `operands=[1,99]`; may be given several times. "
-        "docs/language.md has all. [default: the paper's language]",
+        help="Setting of the language, as in `modulus=1_000_000` or `operands=[1,99]`. May be repeated. "
+        "docs/language.md lists all. [default: the paper's language]",
         show_default=False,
     ),
 ]

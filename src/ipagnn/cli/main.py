@@ -1,6 +1,6 @@
-"""The command `ipagnn`. Each command lives in the module of its group; this one puts them together.
+"""The command `ipagnn`. Each command is defined in the module of its group and registered here.
 
-A command imports what it needs when it runs: nobody should wait for torch to read a help page.
+A command imports what it needs when it runs, so that a help page does not wait for torch.
 """
 
 import sys
@@ -61,13 +61,15 @@ def ipagnn(
     files: Annotated[
         list[Path] | None,
         typer.Option(
-            "--import", metavar="FILE.py", help="Import models and tasks of your own; every command then knows them."
+            "--import",
+            metavar="FILE.py",
+            help="Import a file that registers models or tasks of your own, for any command.",
         ),
     ] = None,
 ) -> None:
     """Learning to execute programs with instruction pointer attention graph neural networks (IPA-GNN).
 
-    Draw programs from the paper's language, see them as the models do, and write data sets.
+    Train, evaluate and inspect models that predict the result of a program.
 
     Bad input ends with exit code 2 and one sentence on standard error.
     """

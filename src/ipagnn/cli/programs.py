@@ -23,27 +23,25 @@ _BLOCK = 4096  # programs drawn at a time, so that any count needs little memory
 
 
 def sample(
-    length: Annotated[int, typer.Option(help="Lines of a program.")] = 10,
-    count: Annotated[int, typer.Option(min=0, help="How many programs.")] = 1,
-    seed: Annotated[int, typer.Option(help="Which stream of programs; the same seed gives the same programs.")] = 0,
+    length: Annotated[int, typer.Option(help="Number of lines per program.")] = 10,
+    count: Annotated[int, typer.Option(min=0, help="Number of programs.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed. The same seed gives the same programs.")] = 0,
     task: Annotated[
         Literal["full", "partial"], typer.Option(help="Complete programs, or programs with masked lines.")
     ] = "full",
-    masked_lines: Annotated[int, typer.Option(help="Lines masked in a program of the partial task.")] = 1,
+    masked_lines: Annotated[int, typer.Option(help="Masked lines per program of the partial task.")] = 1,
     train_lengths: Annotated[
         bool,
-        typer.Option(
-            "--train-lengths", help="Draw lengths as in training: mostly `--length`, shorter ones ever more rarely."
-        ),
+        typer.Option("--train-lengths", help="Draw lengths as in training: up to `--length`, shorter ones less often."),
     ] = False,
     settings: LanguageSettings = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One object a line, with the keys `source` and `target`.")
+        bool, typer.Option("--json", help="Print one JSON object per line, with the keys `source` and `target`.")
     ] = False,
 ) -> None:
     """Draw programs from the paper's probabilistic grammar, or from one with other settings.
 
-    The target of a program is v0 mod 1000 at its end; for a partial program, at the end of the complete one.
+    The target of a program is v0 mod 1000 at its end. The target of a partial program is that of the complete one.
 
     `ipagnn sample --length 20 --count 3 --seed 7`
 
@@ -72,20 +70,21 @@ def sample(
 
 def inspect(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE…", help="Files of one program each; `-` is standard input.")
+        list[str], typer.Argument(metavar="FILE…", help="Files with one program each. `-` is standard input.")
     ],
     settings: LanguageSettings = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One object a line and file; indices count from 0.", rich_help_panel="Form")
+        bool,
+        typer.Option("--json", help="Print one JSON object per file. Indices count from 0.", rich_help_panel="Format"),
     ] = False,
     dot: Annotated[
-        bool, typer.Option("--dot", help="The control flow graph for Graphviz.", rich_help_panel="Form")
+        bool, typer.Option("--dot", help="Print the control flow graph for Graphviz.", rich_help_panel="Format")
     ] = False,
 ) -> None:
-    """Show programs as the models see them: nodes, branches, tokens, steps T(x) and the true result.
+    """Show what models read of a program: nodes, branches, tokens and steps T(x), and its true result.
 
-    One node a line, but none for `else:`, `pass`, `break` and `continue`; the exit comes last. A masked line is written
-    `[MASK]`, `_` or `_ = 0`; a program with masked lines has no value. Neither has an endless one.
+    Each line is a node, except `else:`, `pass`, `break` and `continue`. The exit is the last node. A masked line is
+    written `[MASK]`, `_` or `_ = 0`. Programs with masked lines and endless programs have no result.
 
     `ipagnn sample | ipagnn inspect -`
 

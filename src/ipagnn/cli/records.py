@@ -1,4 +1,4 @@
-"""The command that keeps runs for good: `record`."""
+"""The command `record`: keep finished runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,29 +9,32 @@ from ipagnn.cli.terminal import output
 
 
 def record(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Run folders, finished and evaluated.")],
-    to: Annotated[Path, typer.Option(help="Where records are kept.")] = Path("records"),
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Finished and evaluated run folders.")],
+    to: Annotated[Path, typer.Option(help="Directory of records.")] = Path("records"),
     name: Annotated[
         str | None,
-        typer.Option(help="Name of the record of a single run. [default: date and name of the run folder]"),
+        typer.Option(help="Name of the record, for a single run. [default: date and name of the run folder]"),
     ] = None,
     weights: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Also write the weights here, as float16 and with a model card: `ipa-gnn-full.safetensors` and `.md`, "
-            "by model and task, in place of older ones. Weights in `src/ipagnn/weights` come with the package.",
+            help="Also write the weights to this directory, as float16 and with a model card: "
+            "`ipa-gnn-full.safetensors` and `.md`. Older ones of the same model and task are replaced. Weights in "
+            "`src/ipagnn/weights` come with the package.",
             show_default=False,
         ),
     ] = None,
     factor: Annotated[
         float,
-        typer.Option(help="The written weights take so many times the steps of the run: for runs trained with enough."),
+        typer.Option(
+            help="Multiply the step budget that is stored with the weights: for runs trained with enough steps."
+        ),
     ] = 1.0,
 ) -> None:
-    """Keep finished runs for good: settings, hardware, metrics, result and evaluation, without the weights.
+    """Copy finished runs to the records: settings, hardware, metrics, result and evaluation, without the weights.
 
-    A record is a run folder like others to `ipagnn runs` and `ipagnn report`. None is ever overwritten.
+    `ipagnn runs` and `ipagnn report` read a record as any run folder. Records are never overwritten.
 
     `ipagnn record runs/a --weights src/ipagnn/weights`
     """
@@ -43,7 +46,7 @@ def record(
         )
     for directory in directories:
         target = make_record(directory, to, name)
-        told = f"{target} is the record"
+        message = f"{target} is the record"
         if weights is not None:
-            told += f"; {package_weights(directory, weights, target.name, factor)} holds its weights"
-        output().print(told, soft_wrap=True, markup=False)
+            message += f"; {package_weights(directory, weights, target.name, factor)} holds its weights"
+        output().print(message, soft_wrap=True, markup=False)

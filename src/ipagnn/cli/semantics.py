@@ -26,43 +26,44 @@ _TITLES: Final = {
 
 
 def semantics(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="File, run folder, or name of a model in the package.")],
-    show: Annotated[int, typer.Option(min=0, help="Wrong facts to show.")] = 20,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="File, run folder, or name of a packaged model.")],
+    show: Annotated[int, typer.Option(min=0, help="Number of wrong facts to show.")] = 20,
     automaton: Annotated[
         str,
         typer.Option(
             metavar="STATEMENT",
-            help='Only print the automaton of a statement, as in "*= 7", or of `all` statements but literals (digits).',
+            help='Only print the automaton of a statement such as "*= 7", or of `all` statements but literals. For '
+            "values as digits.",
         ),
     ] = "",
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="Also draw the automata of all statements but literals, or of that one: .svg, .pdf or .png (digits).",
+            help="Also draw these automata to a .svg, .pdf or .png file. For values as digits.",
             show_default=False,
         ),
     ] = None,
-    dot: Annotated[bool, typer.Option("--dot", help="Print that automaton as text for graphviz.")] = False,
+    dot: Annotated[bool, typer.Option("--dot", help="Print automata in the format of Graphviz.")] = False,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help="One object with `facts` and `wrong` (counts), `by_kind`, and all wrong ones under `wrong_facts`; of "
-            "values as digits `automata`, too.",
+            help="Print one JSON object: `facts` and `wrong` (counts), `by_kind`, `wrong_facts`, and for values as "
+            "digits `automata`.",
         ),
     ] = False,
 ) -> None:
-    """Read what a model has learned that every statement does, and compare it with the truth.
+    """Compare what a model has learned about each statement with the truth.
 
-    For models that hold a value for each variable, such as env-ipa-gnn. Each fact is what one literal gives, what one
-    arithmetic statement makes of one value, or what one condition decides on one value. A model with no wrong fact
+    For models that hold a value for each variable, such as env-ipa-gnn. A fact is the value of a literal, the result of
+    an arithmetic statement for a value, or the decision of a condition for a value. A model without wrong facts
     executes every program of its grammar correctly, of any length.
 
-    Where values are digits, each statement is a finite automaton. It is compared with the true one: either they are
-    equal for numbers of any size, or there is a smallest number on which they differ. What counts loops holds small
-    numbers only, and must be right on these. Of conditions is told where they may stop to read, and with which
-    decision. The last line is the claim; what is equal by it is run on random numbers of up to 1,000 digits. Facts are
-    then those of numbers of at most three digits.
+    If values are digits, each statement is a finite automaton, which is compared with the true automaton. Either both
+    are equal for numbers of any size, or the smallest number is shown on which they differ. Loop counters hold small
+    numbers only; their statements must be right on these. For conditions the output says after which digits they stop
+    to read, and with which decision. Equal automata are then run on random numbers of up to 1,000 digits as a check.
+    Facts are those of numbers of up to three digits.
 
     `ipagnn semantics env-ipa-gnn-full`
 
@@ -102,7 +103,7 @@ def semantics(
 
 
 def _without_literals(proofs: "Sequence[Proof]") -> "list[Proof]":
-    """The statements that read a number; literals, which are many, only where there is nothing else."""
+    """The statements other than literals; the literals if there are no others."""
     from ipagnn.languages.arithmetic.vocabulary import ASSIGN
 
     return [proof for proof in proofs if proof.automaton.operation != ASSIGN] or list(proofs)
@@ -119,7 +120,7 @@ def _draw(proofs: "Sequence[Proof]", plot: Path) -> None:
 
 
 def _verdict(proof: "Proof") -> str:
-    """How an automaton compares with the true one."""
+    """The result of comparing an automaton with the true one."""
     from ipagnn.languages.arithmetic.vocabulary import MULTIPLY
 
     wrong = proof.disagreement
@@ -132,7 +133,7 @@ def _verdict(proof: "Proof") -> str:
 
 
 def _automata(proofs: "Sequence[Proof]", grammar: "Grammar") -> dict[str, Any]:
-    """What comparing the automata of a model with the true ones shows."""
+    """The results of comparing the automata of a model with the true ones."""
     from ipagnn.evaluation.semantics import count_wrong_runs
     from ipagnn.languages.arithmetic.automata import claim
     from ipagnn.languages.arithmetic.automata.reading import reading
@@ -170,17 +171,17 @@ def _print_proofs(console: Console, proofs: "Sequence[Proof]") -> None:
     table = Table(header_style="bold")
     table.add_column("statement", no_wrap=True)
     table.add_column("states", justify="right")
-    table.add_column("beside the true automaton")
+    table.add_column("compared with the true automaton")
     if literals:
         wrong = [proof for proof in literals if proof.disagreement is not None]
-        told = f"{len(wrong):,} wrong, first {wrong[0].disagreement}" if wrong else "equal for numbers of any size"
+        verdict = f"{len(wrong):,} wrong, first {wrong[0].disagreement}" if wrong else "equal for numbers of any size"
         most = max(len(proof.automaton) for proof in literals)
         text = "v0 = v1" if literals[0].automaton.operand is None else f"v = k ({len(literals):,})"
-        table.add_row(text, f"at most {most}", told, end_section=True)
+        table.add_row(text, f"at most {most}", verdict, end_section=True)
     for proof in others:
         automaton = proof.automaton
         text = statement_text(automaton.operation, automaton.operand)
-        reads = f"; {told}" if (told := reading(automaton)) else ""
+        reads = f"; {verdict}" if (verdict := reading(automaton)) else ""
         table.add_row(text, str(len(automaton)), f"{_verdict(proof)}{reads}", style="" if proof.holds else "red")
     console.print(table)
 

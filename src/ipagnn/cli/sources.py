@@ -21,7 +21,7 @@ class Source:
     """A program as text, and where it came from.
 
     Attributes:
-        name: File that it stands in; `standard input`, or both with a number where there are several.
+        name: The file, or `standard input`; with a number if there are several programs in it.
         text: The program; None if it could not be read.
         error: Why not.
     """
@@ -34,7 +34,7 @@ class Source:
 def read_sources(names: Sequence[str]) -> Iterator[Source]:
     """The programs of files, of all `.py` files in folders, and of standard input (`-`).
 
-    Standard input and files of JSON lines may hold several programs. What cannot be read is told in its place.
+    Standard input and files of JSON lines may hold several programs. A program that cannot be read has an `error`.
 
     Raises:
         ValueError: A folder holds no programs.
@@ -103,18 +103,18 @@ def _texts(lines: Iterator[str]) -> Iterator[tuple[str, None]]:
     from ipagnn.languages.arithmetic.text import MAX_CHARACTERS
 
     text: list[str] = []
-    characters, ended, told = 0, False, False
+    characters, ended, yielded = 0, False, False
     for line in lines:
         if ended and not line.strip():
             yield "".join(text), None
-            text, characters, ended, told = [], 0, False, True
+            text, characters, ended, yielded = [], 0, False, True
             continue
         ended = _RESULT.fullmatch(line.rstrip("\r\n")) is not None and any(not _empty(each) for each in text)
         text.append(line)
         characters += len(line)
         if characters > MAX_CHARACTERS:
             break
-    if not told or any(not _empty(line) for line in text):
+    if not yielded or any(not _empty(line) for line in text):
         yield "".join(text), None
 
 

@@ -15,48 +15,58 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Holds the run folders of all trials.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Directory of all run folders. Created if missing; resumed if it exists."),
+    ],
     preset: Annotated[
         Literal["paper", "environment", "quick", "smoke"],
-        typer.Option(help="Settings that are not in the grid; `paper` also has the paper's grid."),
+        typer.Option(help="Settings that are not in the grid. `paper` also has the paper's grid."),
     ] = "paper",
     grid: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Settings in TOML, each with a list of values: `optimizer.learning_rate = [1e-3, 3e-4]`.",
+            help="TOML file with a list of values per setting: `optimizer.learning_rate = [1e-3, 3e-4]`.",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Its name, such as `ipa-gnn`, `line-rnn` or `ggnn`.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model name, such as `ipa-gnn`, `line-rnn` or `ggnn`.")] = None,
     task: Annotated[
         str | None,
-        typer.Option(help="`full`: complete programs; `partial`: one line is masked; or one of your own (`--import`)."),
+        typer.Option(
+            help="`full`: complete programs. `partial`: programs with a masked line. Or a task of your own "
+            "(`--import`)."
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of all trials, as in `data.examples=1000000`."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override a setting of all trials, as in `data.examples=1000000`."
+        ),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Try so many points of the grid, chosen at random. [default: all]")
+        int | None, typer.Option(min=1, help="Number of grid points to try, chosen at random. [default: all]")
     ] = None,
     parallel: Annotated[
         int | None,
-        typer.Option(min=1, help="Trials at the same time. [default: one a GPU; else as many as have their threads]"),
+        typer.Option(
+            min=1, help="Number of concurrent trials. [default: one per GPU, or as many as have enough threads]"
+        ),
     ] = None,
     asha: Annotated[
-        bool, typer.Option("--asha", help="End trials early that are behind the others at the same point.")
+        bool, typer.Option("--asha", help="Stop trials early that are worse than others at the same step (ASHA).")
     ] = False,
     address: Annotated[
         str | None,
-        typer.Option(help="A Ray cluster whose machines all see DIR. [default: RAY_ADDRESS, or this machine]"),
+        typer.Option(help="Address of a Ray cluster whose machines share DIR. [default: RAY_ADDRESS, or this machine]"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One object a line for each trial.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per trial.")] = False,
 ) -> None:
-    """Train every point of a grid of settings, and name the run with the best accuracy on validation.
+    """Train every point of a grid of settings, and select the run with the best validation accuracy.
 
-    `ipagnn sweep sweeps/a --preset paper` tries the paper's grid: H ∈ {200, 300} and the rates 3e-3, 1e-3, 3e-4, 1e-4.
-    Each trial is a run folder in DIR, as `ipagnn train` makes it. Trials whose worker died go on where they were, and
-    so does a sweep that was stopped, with the same command. Needs `pip install 'ipagnn[ray]'`.
+    `ipagnn sweep sweeps/a --preset paper` tries the paper's grid: H ∈ {200, 300} and the learning rates 3e-3, 1e-3,
+    3e-4, 1e-4. Each trial is a run folder in DIR, as of `ipagnn train`. Trials whose worker died are resumed. The same
+    command resumes a sweep that was interrupted. Requires `pip install 'ipagnn[ray]'`.
 
     `ipagnn sweep sweeps/b --preset quick --grid grid.toml --set data.examples=50000 --asha`
     """
@@ -73,7 +83,9 @@ def sweep(
         changes["model"] = {**changes.get("model", {}), "name": model}
     trials = expand(PAPER_GRID if grid is None else read_grid(grid), preset, changes, samples)
     command = ["ipagnn", *sys.argv[1:]]
-    results = run_sweep(directory, trials, address=address, parallel=parallel, asha=asha, report=_tell, command=command)
+    results = run_sweep(
+        directory, trials, address=address, parallel=parallel, asha=asha, report=_print_state, command=command
+    )
     if as_json:
         for result in results:
             typer.echo(json.dumps(result.to_dict()))
@@ -84,14 +96,14 @@ def sweep(
         why = f": {failed[0].error}" if failed[0].error else "."
         typer.secho(
             f"Error: {len(failed)} of {len(results)} trials have not ended, the first {failed[0].run}{why} The same "
-            "command goes on with them.",
+            "command resumes them.",
             fg="red",
             err=True,
         )
         raise typer.Exit(1)
 
 
-def _tell(result: "TrialResult") -> None:
+def _print_state(result: "TrialResult") -> None:
     accuracy = "" if result.accuracy is None else f", {result.accuracy:.1%}"
     typer.echo(f"{result.run}: {result.state} after {result.step:,} steps{accuracy}", err=True)
 

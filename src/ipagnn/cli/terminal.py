@@ -1,4 +1,4 @@
-"""What all commands share: where output goes, progress bars, and how failures are told."""
+"""What all commands share: where output goes, progress bars, and how errors are printed."""
 
 import codecs
 import errno
@@ -22,12 +22,12 @@ EXIT_BROKEN_PIPE = 141
 DIGITS = typer.Option(
     min=1,
     max=18,
-    help="Digits that variables have: results are modulo 10 to the power of this. For models whose values are digits. "
+    help="Number of digits per variable: results are modulo 10 to this power. For models whose values are digits. "
     "[default: the model's own]",
     show_default=False,
 )
 
-_WIDE = 10_000  # columns where nobody looks: lines are then never broken
+_WIDE = 10_000  # columns where output is no terminal: lines are not wrapped
 
 
 _PLAIN = str.maketrans("▁▂▃▄▅▆▇█▏▎▍▌▋▊▉…–±×✓✗⏎·", ".:-=+*%#   ####~-~x+x;.")
@@ -42,7 +42,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def encodable(*streams: Any) -> None:
-    """Let streams write what their encoding lacks, such as the blocks of bars in cp1252, as ASCII of the same width."""
+    """Let streams write characters outside their encoding, such as blocks in cp1252, as ASCII of the same width."""
     codecs.register_error("ipagnn-plain", _plain)
     for stream in streams:
         if isinstance(stream, TextIOWrapper):
@@ -50,13 +50,13 @@ def encodable(*streams: Any) -> None:
 
 
 def output() -> Console:
-    """The console for answers: as wide as the terminal, or never breaking a line where there is none."""
+    """The console for answers: as wide as the terminal; without a terminal lines are not wrapped."""
     console = Console(highlight=False, emoji=False)
     return console if console.is_terminal else Console(highlight=False, emoji=False, width=_WIDE)
 
 
 class _Rate(ProgressColumn):
-    """Things done a second."""
+    """Items per second."""
 
     def __init__(self, unit: str) -> None:
         super().__init__()
@@ -69,15 +69,15 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress(title: str, unit: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar with rate and time left while the block runs; nothing at all where the output is not a terminal.
+    """Show a progress bar with rate and remaining time while the block runs; nothing if the output is no terminal.
 
     Args:
-        title: What is being done.
+        title: Label of the bar.
         unit: What is counted, in the plural.
-        total: How many there will be.
+        total: The number of items.
 
     Yields:
-        The function to call with how many are done.
+        The function to call with the number of items done.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(unit), TimeRemainingColumn())
     quiet = not (sys.stdout.isatty() and sys.stderr.isatty())

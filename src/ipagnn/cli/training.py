@@ -23,45 +23,49 @@ _LINE_SECONDS = 60  # between two lines of progress where there is no terminal
 
 
 def train(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The run's folder; made if need be, gone on with if it was stopped.")
-    ],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder. Created if missing; resumed if it exists.")],
     preset: Annotated[
         Literal["paper", "environment", "numbers", "quick", "smoke"] | None,
         typer.Option(
-            help="`paper`: the paper's recipe. `environment`: the environment IPA-GNN, minutes on 2 CPU cores. "
+            help="`paper`: the paper's settings. `environment`: the environment IPA-GNN, minutes on 2 CPU cores. "
             "`numbers`: the same with values as digits, for numbers of any size. "
             "`quick`: a smaller language, minutes on 2 CPU cores. `smoke`: seconds. [default: paper]",
             show_default=False,
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings in TOML, over those of the preset.")
+        Path | None, typer.Option(metavar="FILE", help="TOML file of settings that override the preset.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Its name, such as `ipa-gnn`; `FILE.py:Class` for one of your own.")
+        str | None, typer.Option(help="Model name, such as `ipa-gnn`, or `FILE.py:Class` for a model of your own.")
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(help="`full`: complete programs; `partial`: one line is masked; or one of your own (`--import`)."),
+        typer.Option(
+            help="`full`: complete programs. `partial`: programs with a masked line. Or a task of your own "
+            "(`--import`)."
+        ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Programs of `ipagnn generate`. [default: new ones, endlessly]")
+        str | None,
+        typer.Option(metavar="DIR", help="Directory of `ipagnn generate`. [default: new programs for every batch]"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of weights, programs and their order.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed of weights and programs.")] = None,
     device: Annotated[str | None, typer.Option(help="`auto`, `cpu`, `cuda` or `cuda:N`.")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting of `config.toml`, as in `model.hidden=64`."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override a setting of `config.toml`, as in `model.hidden=64`."
+        ),
     ] = None,
     time_limit: Annotated[
-        str | None, typer.Option(help="Stop in good order after this long: `90s`, `10m`, `2h`. Exit code 0.")
+        str | None, typer.Option(help="Save a checkpoint and stop after `90s`, `10m` or `2h`, with exit code 0.")
     ] = None,
 ) -> None:
-    """Train a model in a folder of its own, which records settings, code, hardware, metrics and checkpoints.
+    """Train a model. The run folder keeps settings, code version, hardware, metrics and checkpoints.
 
-    However it was stopped (Ctrl-C, a kill, a full disk), the same command goes on, to the same weights as if it had
-    not been; so does `ipagnn train RUN` alone. A folder with other settings is refused. On several GPUs or machines:
+    If a run was interrupted (Ctrl-C, a kill, a full disk), the same command resumes it and reaches the same weights.
+    `ipagnn train RUN` resumes it, too. Other settings for an existing run are an error. On several GPUs or machines:
     `torchrun --nproc-per-node 8 -m ipagnn train RUN`.
 
     `ipagnn train runs/a --preset quick --model ipa-gnn`
@@ -90,7 +94,7 @@ def train(
     changes = merge(changes, _given(given))
     resolved = resolve(run, preset, config, changes)
     writes = rank_and_world()[0] == 0
-    with watch(resolved.steps) if writes else _nobody() as report:
+    with watch(resolved.steps) if writes else _no_report() as report:
         result = run_training(resolved, run, time_limit=limit, report=report, command=["ipagnn", *sys.argv[1:]])
     if not writes:
         return
@@ -102,20 +106,22 @@ def train(
     else:
         message = (
             f"{run} was stopped by the time limit after {result.step:,} of {resolved.steps:,} steps; "
-            "the same command goes on"
+            "the same command resumes it"
         )
     output().print(message, soft_wrap=True, markup=False)
 
 
 def runs(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, with all folders below.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Directory to search, with all directories below it.")
+    ],
     compare: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also plot loss and accuracy of all runs: a png, pdf or svg."),
+        typer.Option(metavar="FILE", help="Also plot loss and accuracy of all runs to a .png, .pdf or .svg file."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run.")] = False,
 ) -> None:
-    """List runs: model, task, steps, best accuracy on validation, when they began, and whether they have finished.
+    """List runs: model, task, steps, best validation accuracy, start and state.
 
     `ipagnn runs runs --compare runs.png`
     """
@@ -129,7 +135,7 @@ def runs(
             typer.echo(json.dumps(summary.to_dict()))
         return
     table = Table(header_style="bold")
-    for title in ("run", "model", "task", "H", "seed", "steps", "accuracy", "begun (UTC)", "state"):
+    for title in ("run", "model", "task", "H", "seed", "steps", "accuracy", "started (UTC)", "state"):
         table.add_column(title, justify="right" if title in ("H", "seed", "steps", "accuracy") else "left")
     for s in found:
         table.add_row(
@@ -148,21 +154,23 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _nobody() -> Iterator[None]:
-    """No report."""
+def _no_report() -> Iterator[None]:
+    """Of processes other than the first."""
     yield None
 
 
 @contextmanager
 def watch(total: int) -> Iterator[Callable[["Progress"], None]]:
-    """Show how training goes, on standard error: a bar on a terminal, else a line a minute."""
+    """Show progress on standard error: a bar on a terminal, otherwise one line per minute."""
     if not sys.stderr.isatty():
         yield _lines()
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[told]}"))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[status]}"))
     with Bar(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("Training", total=total, told="")
-        yield lambda now: bar.update(task, completed=now.step, told=_told(now), description=_stage(now) or "Training")
+        task = bar.add_task("Training", total=total, status="")
+        yield lambda now: bar.update(
+            task, completed=now.step, status=_status(now), description=_stage(now) or "Training"
+        )
 
 
 def _lines() -> Callable[["Progress"], None]:
@@ -173,7 +181,7 @@ def _lines() -> Callable[["Progress"], None]:
         if time.monotonic() - last >= _LINE_SECONDS:
             last = time.monotonic()
             stage = f"{_stage(now)}  " if _stage(now) else ""
-            typer.echo(f"{stage}step {now.step:,}/{now.steps:,}  {_told(now)}", err=True)
+            typer.echo(f"{stage}step {now.step:,}/{now.steps:,}  {_status(now)}", err=True)
 
     return report
 
@@ -183,7 +191,7 @@ def _stage(now: "Progress") -> str:
     return f"Stage {now.stage} of {now.stages} (up to {now.length} lines)" if now.stages > 1 else ""
 
 
-def _told(now: "Progress") -> str:
+def _status(now: "Progress") -> str:
     left = f"{now.seconds_left / 60:,.0f} min" if now.seconds_left > 90 else f"{now.seconds_left:.0f} s"
     validated = "" if now.validation is None else f"  validation {now.validation:.1%}"
     return (

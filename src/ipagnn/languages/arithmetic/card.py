@@ -1,4 +1,4 @@
-"""The language on a card: what may be typed, with examples. Help pages, documents and the page show it."""
+"""The language card: all forms of statements, with examples. Help pages, documents and the page show it."""
 
 from typing import Final, NamedTuple
 
@@ -10,11 +10,11 @@ DIGITS_MODEL: Final = "env-ipa-gnn-any"
 
 
 class Form(NamedTuple):
-    """Something that may be written.
+    """A form of statement.
 
     Attributes:
-        text: It, with an example's names and numbers.
-        meaning: What it does, and what of it packaged models were trained on.
+        text: An example.
+        meaning: What it does, and which of its operands packaged models were trained on.
     """
 
     text: str
@@ -25,11 +25,11 @@ class Example(NamedTuple):
     """A program to begin with.
 
     Attributes:
-        name: What it shows, in a few words.
+        name: A few words.
         source: The program.
-        about: What there is to see, in one or two sentences.
-        model: The model in the package that it is for; None for the usual one.
-        compare: A second model in the package that is worth seeing beside it.
+        about: What it shows, in one or two sentences.
+        model: The packaged model that it is for; None for the default.
+        compare: A second packaged model to compare it with.
     """
 
     name: str
@@ -50,23 +50,24 @@ def forms(grammar: Grammar = PAPER) -> tuple[Form, ...]:
     rounds = "{} to {}".format(*grammar.loop_counts)
     modulo = f" % {grammar.condition_modulus}"
     return (
-        Form(f"{result} = 7", f"set a variable, v0 to v{syntax.variables - 1}, to a number, 0 to "
-             f"{_large(syntax.largest)}; the first line sets {result}"),
+        Form(f"{result} = 7", f"assign a number, 0 to {_large(syntax.largest)}, to a variable, v0 to "
+             f"v{syntax.variables - 1}; the first line assigns {result}"),
         Form(f"{result} {operations[0]} 3", f"{_WORDS[operations[0]]}{'; also ' if also else ''}{' and '.join(also)}. "
-             f"Models are trained on {data} with {_large(least)} to {_large(largest)}"),
+             f"Models are trained on {data} with operands {_large(least)} to {_large(largest)}"),
         *([Form("v0 += v1", "a variable on the right; also `-=`, and `*=` if it holds a digit")]
           if grammar.operand_variable else []),
         Form(f"if {result}{modulo} > 5:",
-             f"the lines below, indented, if the condition holds; also `<`, `>=`, `<=`, and no `{modulo.strip()}`"),
+             "run the indented lines below if the condition holds; also `<`, `>=`, `<=`; "
+             f"`{modulo.strip()}` is optional"),
         *([Form("if v0 < v1:", "compare two variables; also `>`, `>=`, `<=`")] if grammar.condition_variable else []),
-        Form("else:", "the lines below, indented, if it does not"),
-        *([Form(f"while {counter} > 0:", f"the lines below, indented, again and again; set `{counter} = 4` above and "
-                f"`{counter} -= 1` in the first line below for 4 rounds. Models are trained on {rounds} rounds")]
+        Form("else:", "run the indented lines below if it does not hold"),
+        *([Form(f"while {counter} > 0:", f"repeat the indented lines below; for 4 rounds write `{counter} = 4` above "
+                f"it and `{counter} -= 1` as its first line. Models are trained on {rounds} rounds")]
           if grammar.counters else []),
-        Form("break", "leave the loop; `continue` goes on with its next round, `pass` does nothing"),
-        *([] if grammar.is_extended else [Form("[MASK]", "an unknown statement, also `_`: the answer is a distribution "
-                                               "over what it may be")]),
-        Form("# text", "a comment, on a line of its own or behind a statement"),
+        Form("break", "leave the loop; `continue` starts its next round, `pass` does nothing"),
+        *([] if grammar.is_extended else [Form("[MASK]", "an unknown statement, also written `_`: the answer is a "
+                                               "distribution over all results")]),
+        Form("# text", "a comment, on its own line or after a statement"),
         *([Form(f"{result} *= 3", f"every assignment takes its result modulo {_large(grammar.modulus)}")]
           if grammar.wrap else []),
     )  # fmt: skip
@@ -106,20 +107,20 @@ EXAMPLES: Final = (
     Example(
         "a loop in a loop",
         "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v2 = 4\n  while v2 > 0:\n    v2 -= 1\n    v0 += 2",
-        "The paper's IPA-GNN gets this wrong. It decides the inner `while` rightly, but does not count the outer loop: "
-        "in its state the inner counter takes the place of the outer one.",
+        "The paper's IPA-GNN gets this wrong. It decides the inner `while` correctly, but does not count the outer "
+        "loop: in its state the inner counter replaces the outer one.",
         compare="ipa-gnn-full",
     ),
     Example(
         "loops three deep",
         "v0 = 1\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v2 = 4\n  while v2 > 0:\n    v2 -= 1\n    v3 = 5\n"
         "    while v3 > 0:\n      v3 -= 1\n      v0 *= 3",
-        "The environment IPA-GNN goes on until the pointer is at the exit. It was trained on at most 10 lines.",
+        "The environment IPA-GNN runs until the pointer is at the exit. It was trained on at most 10 lines.",
     ),
     Example(
         "an unknown line",
         "v0 = 3\n[MASK]\nv0 *= 2",
-        "The answer is a distribution: every statement that may stand in line 2 is equally likely.",
+        "The answer is a distribution: all statements that line 2 may be are equally likely.",
     ),
     Example(
         "15 digits",
@@ -148,7 +149,7 @@ def help_text() -> str:
     """The card for a help page, one paragraph for each form."""
     forms = [f"`{form.text}` {form.meaning}." for form in FORMS]
     example = f"For example, 3 rounds of a loop: `{EXAMPLES[1].source.replace(chr(10), ' ⏎ ')}`."
-    return "\n\n".join(["**What may be typed**, a statement a line; the result is v0 modulo 1000:", *forms, example])
+    return "\n\n".join(["**The language**, one statement per line; the result is v0 modulo 1000:", *forms, example])
 
 
 def markdown() -> str:

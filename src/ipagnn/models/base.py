@@ -13,8 +13,6 @@ from ipagnn.data.collate import collate
 from ipagnn.data.contract import Batch
 from ipagnn.data.graphs import Graphs
 from ipagnn.data.tasks import Target, Task, find_task
-from ipagnn.data.torch_data import Collator
-from ipagnn.languages.arithmetic.automata import Automaton, Statement, read_statement
 from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Program, ProgramKind, ProgramTable
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, refusal
@@ -27,6 +25,8 @@ from ipagnn.ops import STATE_PARTS
 from ipagnn.ops.messages.call import Messages
 
 if TYPE_CHECKING:
+    from ipagnn.data.torch_data import Collator
+    from ipagnn.languages.arithmetic.automata import Automaton, Statement
     from ipagnn.models.automata import AutomataModel
     from ipagnn.models.tabulated import TabulatedModel
 
@@ -306,7 +306,7 @@ class ProgramModel(nn.Module, ABC):
             "Choose a model that holds a belief about each variable, such as env-ipa-gnn."
         )
 
-    def automata(self, statements: Iterable[Statement]) -> list[Automaton]:
+    def automata(self, statements: "Iterable[Statement]") -> "list[Automaton]":
         """What statements do to the digits of their variables, as automata with as few states as can be.
 
         Args:
@@ -317,7 +317,7 @@ class ProgramModel(nn.Module, ABC):
         """
         raise ValueError(f"The model {self.name!r} has no automata; choose a model whose values are digits.")
 
-    def automaton(self, statement: str) -> Automaton:
+    def automaton(self, statement: str) -> "Automaton":
         """What a statement does to the digits of its variable, with as few states as can be. Exact, for any number.
 
         Args:
@@ -326,6 +326,8 @@ class ProgramModel(nn.Module, ABC):
         Raises:
             ValueError: The values of this model are no digits, or the text is no statement.
         """
+        from ipagnn.languages.arithmetic.automata import read_statement
+
         return self.automata([read_statement(statement, self.config.grammar)])[0]
 
     def on_step(self, progress: StageProgress) -> None:
@@ -360,8 +362,10 @@ class ProgramModel(nn.Module, ABC):
     def _reads_trace(self) -> bool:
         return self.walks == "trace" or self.task_for(None).trace
 
-    def collator(self) -> Collator:
+    def collator(self) -> "Collator":
         """What makes batches for this model out of the items of a `ProgramDataset` or `ProgramStream`."""
+        from ipagnn.data.torch_data import Collator
+
         return Collator(self.config.budget, self.config.grammar, self.config.indent, self._reads_trace, self.targets)
 
     def with_config(self, **changes: Any) -> Self:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 import numpy as np
 import torch
@@ -18,13 +18,11 @@ from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, grammar_statements, masked_choices
 from ipagnn.languages.arithmetic.targets import final_values
 from ipagnn.languages.arithmetic.vocabulary import MAX_NUMBER, OPERATION
-from ipagnn.models.automata import AutomataModel
 from ipagnn.models.base import ProgramModel, StageProgress
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.masks import fill_masks
 from ipagnn.models.output import Output, Recorded, recorded
 from ipagnn.models.registry import register
-from ipagnn.models.tabulated import TabulatedModel
 from ipagnn.nn.environment import SMALLEST_MASS, run_environment
 from ipagnn.nn.environment_pruned import run_environment_pruned
 from ipagnn.nn.environment_reference import run_environment_reference
@@ -33,6 +31,10 @@ from ipagnn.nn.values.classes import Classes
 from ipagnn.nn.values.digits import MAX_DIGITS, Digits, places_of
 from ipagnn.ops.pointer.environment import WRITES, plan_environment
 from ipagnn.ops.pointer.rows import RowValues, plan_rows, record_rows
+
+if TYPE_CHECKING:
+    from ipagnn.models.automata import AutomataModel
+    from ipagnn.models.tabulated import TabulatedModel
 
 LEAST_LIKELIHOOD: Final = 1e-36
 """Likelihoods below this count as this. Much more would take the gradient from programs that are confidently wrong."""
@@ -217,8 +219,10 @@ class EnvIPAGNN(ProgramModel):
         """See `ProgramModel.trained_digits`."""
         return min(max(self.config.trained_widths), self.config.target_digits) if self.config.uses_digits else None
 
-    def unbounded(self) -> TabulatedModel | AutomataModel:
+    def unbounded(self) -> "TabulatedModel | AutomataModel":
         """See `ProgramModel.unbounded`."""
+        from ipagnn.models.automata import AutomataModel
+
         return AutomataModel(self) if self.runs_on == "automata" else super().unbounded()
 
     def with_digits(self, digits: int) -> Self:

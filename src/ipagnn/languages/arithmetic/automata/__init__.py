@@ -1,10 +1,15 @@
 """Statements as automata over digits: what they are, what is true, what was learned, and a proof that both agree."""
 
-from ipagnn.languages.arithmetic.automata.automaton import DIGITS, PAIRS, Automaton, Statement
-from ipagnn.languages.arithmetic.automata.comparison import Disagreement, Proof, claim, disagreement, prove
-from ipagnn.languages.arithmetic.automata.definition import true_automaton
-from ipagnn.languages.arithmetic.automata.extraction import extract, extract_pairs
-from ipagnn.languages.arithmetic.automata.statements import ARITHMETIC, grammar_automata, read_statement
+from typing import TYPE_CHECKING
+
+from ipagnn._common.lazy import import_lazily
+
+if TYPE_CHECKING:
+    from ipagnn.languages.arithmetic.automata.automaton import DIGITS, PAIRS, Automaton, Statement
+    from ipagnn.languages.arithmetic.automata.comparison import Disagreement, Proof, claim, disagreement, prove
+    from ipagnn.languages.arithmetic.automata.definition import true_automaton
+    from ipagnn.languages.arithmetic.automata.extraction import extract, extract_pairs
+    from ipagnn.languages.arithmetic.automata.statements import ARITHMETIC, grammar_automata, read_statement
 
 __all__ = [
     "ARITHMETIC",
@@ -23,3 +28,5 @@ __all__ = [
     "read_statement",
     "true_automaton",
 ]
+
+import_lazily(__name__)

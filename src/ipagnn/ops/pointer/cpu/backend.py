@@ -1,6 +1,6 @@
 """The compiled execution on a CPU: rows of the statement LSTM, forwards and backwards by hand."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -8,8 +8,10 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from ipagnn.ops.call import PointerCall, Result
 from ipagnn.ops.pointer.cpu.math import product
-from ipagnn.ops.pointer.cpu.parts import Parts
 from ipagnn.ops.pointer.rows import plan_rows, record_rows, run
+
+if TYPE_CHECKING:
+    from ipagnn.ops.pointer.cpu.parts import Parts
 
 OF_ROWS = frozenset({"pointer", "branch", "states"})
 """What is recorded of each row, without gradients."""
@@ -33,6 +35,8 @@ def refuses(call: PointerCall) -> str | None:
 
 def execute(call: PointerCall) -> Result:
     """Execute all rows."""
+    from ipagnn.ops.pointer.cpu.parts import Parts
+
     rows, lstm = call.graphs.plan(plan_rows), call.lstm
     assert lstm is not None
     if not len(rows):  # no program has steps enough to reach its exit
@@ -68,7 +72,7 @@ _spare: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 class _Execute(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, parts: Parts, *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, parts: "Parts", *weights: Tensor) -> Tensor:
         ctx.parts = parts
         return parts.forward(*weights)
 

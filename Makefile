@@ -33,8 +33,9 @@ lint: .venv/ready docs  ## check style, types and the direction of imports, and 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: .venv/ready  ## build the documentation site in out/docs; warnings are errors
+docs: .venv/ready  ## build the documentation site in out/docs; warnings, dead links and other hosts are errors
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs -d out/doctrees . out/docs
+	$(BIN)/python docs/check_site.py out/docs
 
 attack: .venv/ready  ## attack this installation for MINUTES (10): programs, requests, damaged files, kill -9; loopback only
 	$(BIN)/python experiments/attack.py --minutes $(or $(MINUTES),10)

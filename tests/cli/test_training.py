@@ -137,7 +137,8 @@ def test_runs_refuses_bad_input(run: Any, tmp_path: Path, is_sentence: Callable[
     for arguments, message in (
         ([tmp_path / "nowhere"], "no directory"),
         ([tmp_path / "empty"], "no run"),
-        ([tmp_path, "--compare", tmp_path / "c.docx"], "c.docx does not end like a picture"),
+        ([tmp_path, "--compare", tmp_path / "c.docx"], "c.docx; its name must end in .svg"),
+        ([tmp_path, "--compare", tmp_path / "gone" / "c.svg"], "there is no folder"),
     ):
         code, out, err = run("runs", *arguments)
         assert (code, out) == (2, "")

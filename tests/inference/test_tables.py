@@ -79,6 +79,22 @@ def test_beliefs_without_a_wrong_fact_are_the_true_values(lookup: Make) -> None:
     assert (explanation.path_ends, explanation.soft, explanation.shortcuts) == (True, [], [])
 
 
+def test_a_path_that_is_too_long_to_show_is_not_said_to_miss_the_exit(lookup: Make) -> None:
+    deep = "v0 = 1\n"
+    for k in range(1, 5):
+        indent = "  " * (k - 1)
+        deep += f"{indent}v{k} = 9\n{indent}while v{k} > 0:\n{indent}  v{k} -= 1\n"
+    explanation = explain(f"{deep}        v0 += 1", lookup())
+    assert (explanation.path_ends, explanation.exit_mass) == (None, 1.0)
+    assert explanation.prediction.value == (1 + 9**4) % 1000
+    console = Console(record=True, width=120, file=StringIO())
+    print_explanation(console, explanation, 5)
+    assert "Most likely path (more than 1,999 statements)" in console.export_text().replace("\n", " ")
+    endless = explain("v0 = 1\nwhile v0 > 0:\n  v0 = 1", lookup())
+    assert not endless.path_ends
+    assert endless.path_ends is not None
+
+
 def test_a_wrong_fact_is_where_the_two_part(lookup: Make) -> None:
     explanation = explain(LOOP, lookup((MULTIPLY, 7, 413, 890)))
     beliefs = explanation.beliefs

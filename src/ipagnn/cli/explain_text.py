@@ -157,8 +157,11 @@ def _print_path(console: Console, explanation: Explanation) -> None:
         return
     lines = explanation.graph.nodes[explanation.path] + 1
     told = " ".join(_runs(lines.tolist()))
-    end = "exit" if explanation.path_ends else "… not at the exit"
-    console.print(f"Most likely path ({len(lines):,} statements): lines {told} {end}", soft_wrap=True, markup=False)
+    end = {True: "exit", False: "… not at the exit", None: "…"}[explanation.path_ends]
+    more = "more than " if explanation.path_ends is None else ""
+    console.print(
+        f"Most likely path ({more}{len(lines):,} statements): lines {told} {end}", soft_wrap=True, markup=False
+    )
 
 
 def _runs(lines: list[int]) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from ipagnn.cli.sources import Source, read_sources
-from ipagnn.cli.terminal import DIGITS, EXIT_BAD_INPUT, output
+from ipagnn.cli.terminal import DIGITS, EXIT_BAD_INPUT, check_plot, output
 
 if TYPE_CHECKING:
     from ipagnn.inference.explain import Explanation
@@ -34,7 +34,6 @@ _BUDGET = typer.Option(
     "the model, which is 3 times T(x) for ipa-gnn-full and ipa-gnn-partial, as T(x) counts two rounds per loop]",
     show_default=False,
 )
-_FORMATS = (".svg", ".pdf", ".png")
 _TOP = typer.Option(min=1, help="Number of results to show.")
 _WITH_SIZE = 65  # columns from which sizes are shown
 _CHUNK = 256  # programs that are read, run and answered at a time
@@ -78,7 +77,7 @@ def predict(
     from ipagnn.inference.predict import predict as run
 
     if plot is not None:
-        _check_plot(plot)
+        check_plot("--plot", plot)
 
     def show(console: Console, prediction: "Prediction") -> None:
         print_prediction(console, prediction, top)
@@ -310,13 +309,6 @@ def _placed(name: str, error: ValueError, *, always: bool = False) -> ValueError
     if isinstance(error, ProgramError) or (always and name not in str(error)):
         return ValueError(f"{name}, {error}")
     return error
-
-
-def _check_plot(plot: Path) -> None:
-    if plot.suffix.lower() not in _FORMATS:
-        raise ValueError(f"--plot is {plot}; its name must end in .svg, .pdf or .png.")
-    if not plot.parent.is_dir():
-        raise ValueError(f"--plot is {plot}, and there is no folder {plot.parent}; make it first.")
 
 
 def _draw(predictions: "Sequence[Prediction]", plot: Path) -> None:

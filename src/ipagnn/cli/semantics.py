@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ipagnn.cli.terminal import output
+from ipagnn.cli.terminal import check_plot, output
 
 if TYPE_CHECKING:
     from ipagnn.evaluation.semantics import Semantics
@@ -72,6 +72,8 @@ def semantics(
     from ipagnn.evaluation.semantics import read_automata, read_semantics
     from ipagnn.models import load_model
 
+    if plot is not None:
+        check_plot("--plot", plot)
     loaded = load_model(model).eval()
     has_automata = loaded.runs_on == "automata"
     if not has_automata and (automaton or plot):
@@ -100,6 +102,8 @@ def semantics(
         checked = f"Run on {automata['runs']:,} random numbers of up to 1,000 digits: {automata['wrong_runs']:,} wrong."
         console.print(checked, soft_wrap=True)
         console.print(automata["claim"], soft_wrap=True, markup=False)
+    if plot is not None:
+        console.print(f"{plot} holds the plot", soft_wrap=True, markup=False)
 
 
 def _without_literals(proofs: "Sequence[Proof]") -> "list[Proof]":

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -27,6 +28,7 @@ DIGITS = typer.Option(
     show_default=False,
 )
 
+_FORMATS = (".svg", ".pdf", ".png")
 _WIDE = 10_000  # columns where output is no terminal: lines are not wrapped
 
 
@@ -53,6 +55,14 @@ def output() -> Console:
     """The console for answers: as wide as the terminal; without a terminal lines are not wrapped."""
     console = Console(highlight=False, emoji=False)
     return console if console.is_terminal else Console(highlight=False, emoji=False, width=_WIDE)
+
+
+def check_plot(option: str, plot: Path) -> None:
+    """Refuse to write a picture of an unknown format or into a missing folder, before anything is computed."""
+    if plot.suffix.lower() not in _FORMATS:
+        raise ValueError(f"{option} is {plot}; its name must end in .svg, .pdf or .png.")
+    if not plot.parent.is_dir():
+        raise ValueError(f"{option} is {plot}, and there is no folder {plot.parent}; make it first.")
 
 
 class _Rate(ProgressColumn):

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from ipagnn.cli.terminal import output
+from ipagnn.cli.terminal import check_plot, output
 
 if TYPE_CHECKING:
     from ipagnn.training import Progress
@@ -127,6 +127,8 @@ def runs(
     """
     from ipagnn.training.runs.listing import compare_runs, list_runs
 
+    if compare is not None:
+        check_plot("--compare", compare)
     found = list_runs(directory)
     if compare is not None:
         compare_runs(directory, compare)
@@ -144,7 +146,10 @@ def runs(
             s.started.removesuffix("+00:00").replace("T", " "),
             s.state,
         )
-    output().print(table)
+    console = output()
+    console.print(table)
+    if compare is not None:
+        console.print(f"{compare} holds the plot", soft_wrap=True, markup=False)
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class Explanation:
         branch: Probability of the true branch, NaN where nothing was decided. [step, node] None for a model that
             decides nothing itself; so are `path`, `path_ends` and `soft`.
         path: The nodes on the path of likelier branches, the exit left out.
-        path_ends: Whether it leads to the exit within the steps given.
+        path_ends: Whether it leads to the exit within the steps given; None if it does after more steps than are kept.
         soft: Decisions that were not discrete, in the order of steps.
         visits: Expected number of times the pointer was at each node but the exit, over all steps; None for a model
             that runs over tables or automata for longer than is kept. [node - 1]
@@ -178,7 +178,8 @@ def _explanation(program: Program, chosen: LoadedModel, run: Run, max_steps: int
     # A model may follow the true trace instead of deciding itself.
     if pointer is not None and branch is not None and (not np.isnan(branch).all() or (graph.true == graph.false).all()):
         path, ends = _likely_path(graph, branch)
-        told |= {"branch": branch[:shown], "path": path[:SHOWN_STEPS], "path_ends": ends}
+        cut = not ended and run.exit_mass is not None and run.exit_mass >= 0.5  # it goes on to the exit, unseen
+        told |= {"branch": branch[:shown], "path": path[:SHOWN_STEPS], "path_ends": None if cut else ends}
         told["soft"] = _soft(graph, pointer, branch)
     steps = None
     if not program.is_partial:

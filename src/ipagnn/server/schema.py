@@ -132,7 +132,7 @@ class ExplanationAnswer(PredictionAnswer):
     )
     branch: list[list[tuple[int, float]]] | None = Field(description="By step: (node, probability of true).")
     path: list[Index] | None = Field(description="Nodes on the path of likelier branches.")
-    path_ends: bool | None = Field(description="Whether it reaches the exit.")
+    path_ends: bool | None = Field(description="Whether it reaches the exit; null if it does after more steps.")
     soft: list[SoftDecisionAnswer] | None
     visits: list[float] | None = Field(description="Expected visits of each node but the exit.")
     trace: list[TraceStep] | None = Field(description="The true trace as far as `pointer` goes; null if masked.")

@@ -75,7 +75,8 @@ function notes(told) {
   if (told.pointer === null) say("This model has no instruction pointer.");
   if (told.path) {
     const count = `${told.path.length.toLocaleString("en")} statements`;
-    say(`Most likely path: ${told.path_ends ? `${count} to the exit` : `not at the exit after ${count}`}.`);
+    const ends = { true: `${count} to the exit`, false: `not at the exit after ${count}`, null: `more than ${count}` };
+    say(`Most likely path: ${ends[told.path_ends]}.`);
   }
   if (told.soft?.length) {
     const lines = [...new Set(told.soft.map((one) => one.line + 1))].sort((a, b) => a - b);

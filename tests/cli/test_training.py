@@ -58,7 +58,7 @@ def test_train_on_a_data_set(run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--preset", "small"], "'paper', 'environment', 'numbers', 'quick', 'smoke'"),
+        (["--preset", "small"], "'paper', 'environment', 'numbers', 'extended', 'quick', 'smoke'"),
         (["--model", "ipa-gn"], "Did you mean 'ipa-gnn'?"),
         (["--set", "hiden=3"], "Did you mean 'model.hidden'?"),
         (["--set", "rate"], "key=value"),

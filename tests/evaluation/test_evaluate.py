@@ -155,7 +155,9 @@ def test_a_gpu_gives_the_same_answers(name: str) -> None:
     model = build_model(name, hidden=40, seed=3).eval()
     table = Sampler("full", Lengths.uniform((5, 10, 20)), seed=5).table(0, 60)
     here, there = evaluate(model, table, pointer=True), evaluate(model, table, pointer=True, device="cuda")
-    assert np.array_equal(here.prediction[here.answers["value"].margin > 1e-3], there.prediction[here.answers["value"].margin > 1e-3])
+    assert np.array_equal(
+        here.prediction[here.answers["value"].margin > 1e-3], there.prediction[here.answers["value"].margin > 1e-3]
+    )
     assert np.allclose(here.answers["value"].margin, there.answers["value"].margin, atol=1e-3)
     assert (here.pointer is None) == (there.pointer is None)
     if here.pointer is not None and there.pointer is not None:

@@ -1,5 +1,6 @@
 import tomllib
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from ipagnn.cli.demo import LENGTHS
 from ipagnn.languages.arithmetic import execute, steps
 from ipagnn.models import MODELS, build_model, model_config
 from ipagnn.training import RunFolder, TrainConfig, preset, read_metrics, train
-from ipagnn.training.presets import NUMBER_STAGES, OPTIONS, QUICK_HIDDEN
+from ipagnn.training.presets import OPTIONS, QUICK_HIDDEN, STAGED
 from ipagnn.training.sources import make_source
 
 
@@ -18,14 +19,15 @@ def test_an_unknown_preset_names_the_near_miss() -> None:
         preset("quik")  # type: ignore[arg-type]
 
 
-def test_numbers_is_for_digits() -> None:
-    config = preset("numbers")
-    assert config == preset("numbers", "env-ipa-gnn")
+@pytest.mark.parametrize("name", ["numbers", "extended"])
+def test_large_numbers_are_for_digits(name: Literal["numbers", "extended"]) -> None:
+    config = preset(name)
+    assert config == preset(name, "env-ipa-gnn")
     assert TrainConfig.from_dict(tomllib.loads(to_toml(config.to_dict()))) == config
     assert build_model(config.model).runs_on == "automata"
-    assert config.steps == sum(stage.steps for stage in NUMBER_STAGES)
+    assert config.steps == sum(stage.steps for stage in STAGED[name][0])
     with pytest.raises(ValueError, match="more values than ipa-gnn could tell apart; train env-ipa-gnn"):
-        preset("numbers", "ipa-gnn")
+        preset(name, "ipa-gnn")
 
 
 def test_quick_differs_between_models_in_size_and_options_alone() -> None:

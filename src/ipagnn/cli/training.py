@@ -25,10 +25,11 @@ _LINE_SECONDS = 60  # between two lines of progress where there is no terminal
 def train(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder. Created if missing; resumed if it exists.")],
     preset: Annotated[
-        Literal["paper", "environment", "numbers", "quick", "smoke"] | None,
+        Literal["paper", "environment", "numbers", "extended", "quick", "smoke"] | None,
         typer.Option(
             help="`paper`: the paper's settings. `environment`: the environment IPA-GNN, minutes on 2 CPU cores. "
             "`numbers`: the same with values as digits, for numbers of any size. "
+            "`extended`: the same for a language past the paper's, 15 minutes. "
             "`quick`: a smaller language, minutes on 2 CPU cores. `smoke`: seconds. [default: paper]",
             show_default=False,
         ),

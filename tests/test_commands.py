@@ -126,7 +126,9 @@ def quick(command: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document", ["README.md", "docs/page.md", "docs/training.md", "docs/evaluation.md", "help"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/page.md", "docs/training.md", "docs/evaluation.md", "docs/language.md", "help"]
+)
 def test_commands_run_in_order(document: str, tmp_path: Path) -> None:
     """All but those that need another machine or last for ever; README's are not changed at all."""
     there = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}

@@ -11,6 +11,7 @@ from ipagnn.cli.terminal import DIGITS, output, progress
 
 if TYPE_CHECKING:
     from ipagnn.evaluation import Summary
+    from ipagnn.evaluation.generalisation import Generalisation
     from ipagnn.languages.arithmetic import Grammar, Program
     from ipagnn.models import ModelFile, ProgramModel
 
@@ -115,18 +116,19 @@ def evaluate(
 
 def figure(
     name: Annotated[
-        Literal["accuracy", "pointer", "supplement", "supplement-masked", "representation", "paths"],
+        Literal["accuracy", "generalisation", "pointer", "supplement", "supplement-masked", "representation", "paths"],
         typer.Argument(
             metavar="NAME",
-            help="`accuracy` by program length (figure 3); the `pointer` on the paper's programs (figure 4), on those "
-            "of its `supplement` and `supplement-masked`; the program `representation` (figure 1); the models' `paths` "
-            "(figure 2).",
+            help="`accuracy` by program length (figure 3); `generalisation`, accuracy by program length and number of "
+            "digits; the `pointer` on the paper's programs (figure 4), on those of its `supplement` and "
+            "`supplement-masked`; the program `representation` (figure 1); the models' `paths` (figure 2).",
         ),
     ],
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="File, run folder or name of a packaged model. May be repeated for `accuracy`.", show_default=False
+            help="File, run folder or name of a packaged model. May be repeated for `accuracy` and `generalisation`.",
+            show_default=False,
         ),
     ] = None,
     program: Annotated[
@@ -141,12 +143,19 @@ def figure(
     lengths: Annotated[
         str, typer.Option(help="Lengths of the test programs, for models without an evaluation.")
     ] = LENGTHS,
-    count: Annotated[int, typer.Option(min=1, help="Number of test programs per length, for the same.")] = 500,
+    count: Annotated[
+        int, typer.Option(min=1, help="Number of test programs per length, for the same; in `generalisation` per cell.")
+    ] = 500,
     device: Annotated[str, _DEVICE] = "auto",
 ) -> None:
     """Draw a figure of the paper, with its models and programs or with your own.
 
+    `generalisation` runs models whose values are digits on programs of 10 to 1,000 lines with 3 to 18 digits. A model
+    with one number of digits has the one row that it was evaluated on, as in `accuracy`.
+
     `ipagnn figure accuracy --model runs/a --model runs/b --out accuracy.svg`
+
+    `ipagnn figure generalisation --model env-ipa-gnn-any --model runs/a --count 200 --out generalisation.svg`
 
     `ipagnn figure pointer --model runs/a --program mine.py --out pointer.png`
     """
@@ -162,6 +171,12 @@ def figure(
         if not model:
             raise ValueError("The figure accuracy compares models; name them with --model, once for each.")
         drawn = accuracy_figure([_evaluated(each, lengths, count, device) for each in model])
+    elif name == "generalisation":
+        from ipagnn.reporting.figure_generalisation import generalisation_figure
+
+        if not model:
+            raise ValueError("The figure generalisation shows models; name them with --model, once for each.")
+        drawn = generalisation_figure([_generalisation(each, lengths, count, device) for each in model])
     elif name in figures.POINTER_FIGURES:
         task, draw = figures.POINTER_FIGURES[name]
         loaded = _one_model(model, task, name)
@@ -237,12 +252,33 @@ def _evaluated(name: str, lengths: str, count: int, device: str) -> "Summary":
     from ipagnn.reporting.runs import read_run
     from ipagnn.training import RunFolder
 
-    weights = find_model_file(name)
-    if weights.run is not None and RunFolder(weights.run).exists:
-        kept = read_run(weights.run).evaluation
+    if Path(name).is_dir() and RunFolder(Path(name)).exists:
+        kept = read_run(Path(name)).evaluation
         if kept is not None:
             return kept
+    weights = find_model_file(name)
     return _on_test_set(weights, None, lengths, count, None, device, {}, pointer=False)
+
+
+def _generalisation(name: str, lengths: str, count: int, device: str) -> "Generalisation":
+    """A heat map of a model whose values are digits, one row of another."""
+    from ipagnn.evaluation.generalisation import DIGITS, LENGTHS, generalisation_of, measure_generalisation
+    from ipagnn.models import load_model, model_title
+    from ipagnn.models.files import MODEL_FILE
+    from ipagnn.reporting.runs import read_run
+    from ipagnn.training import RunFolder
+
+    run = Path(name) if Path(name).is_dir() and RunFolder(Path(name)).exists else None
+    is_record = run is not None and not (run / MODEL_FILE).is_file()  # which keeps no weights
+    model = None if is_record else load_model(name).eval()
+    config = read_run(Path(name)).model if model is None else model.config
+    title = f"{model_title(config.name)} ({name if run is None else run.resolve().name})"
+    if model is None or model.trained_digits is None:
+        return generalisation_of(_evaluated(name, lengths, count, device), title, config.grammar.modulus)
+    most = None if run is None else read_run(run).config.most_lines
+    cells = len({*LENGTHS} if most is None else {*LENGTHS, most}) * len(DIGITS)
+    with progress(f"Running {title}", "programs", count * cells) as advance:
+        return measure_generalisation(model, title, LENGTHS, DIGITS, count, trained_lines=most, progress=advance)
 
 
 def _one_model(names: list[str] | None, task: str, figure: str) -> "ProgramModel":

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from matplotlib.figure import Figure
 
@@ -11,11 +12,13 @@ from ipagnn import __version__
 from ipagnn._common.options import variants
 from ipagnn.data.tasks import TASKS
 from ipagnn.evaluation.benchmark import on_paper_test_set
+from ipagnn.evaluation.generalisation import measure_generalisation
 from ipagnn.evaluation.metrics import columns
 from ipagnn.languages.arithmetic import AUTHORS, PAPER
 from ipagnn.models import ProgramModel, model_title
 from ipagnn.reporting import paper
 from ipagnn.reporting.figure_accuracy import accuracy_figure
+from ipagnn.reporting.figure_generalisation import generalisation_figure
 from ipagnn.reporting.figures import POINTER_FIGURES, own_language
 from ipagnn.reporting.groups import Document, describe_settings, group_key, summarise_group
 from ipagnn.reporting.report_html import render
@@ -24,6 +27,8 @@ from ipagnn.reporting.runs import RunRecord
 from ipagnn.reporting.style import figure_bytes
 from ipagnn.training.runs.files import write_whole
 
+CELL: Final = 50
+"""Programs of each length and number of digits in the figure of a report."""
 _STEPS, _TRACES = "enough steps", "taught by traces"
 """What has rows of its own beside `variants` of models: training with enough steps, which validation cannot judge, and
 with traces, which tell more than final values do."""
@@ -179,7 +184,8 @@ def write_report(
     Args:
         runs: Evaluated runs.
         out: The page, ending in `.html`.
-        load: Loads the model of a run, whose pointer is then drawn: the best IPA-GNN of each task that has weights.
+        load: Loads the model of a run. Then drawn are the pointer of the best IPA-GNN of each task, and accuracy by
+            length and number of digits of the best model whose values are digits.
 
     Returns:
         The four files.
@@ -196,6 +202,7 @@ def write_report(
     accuracy = figure_bytes(accuracy_figure(summaries, [run.config.data.length for run in runs]))
     pictures = [("Accuracy by program length. Bands show one standard error.", accuracy)]
     pictures += [(caption, figure_bytes(figure)) for caption, figure in _pointers(runs, load)]
+    pictures += [(caption, figure_bytes(figure)) for caption, figure in _generalisations(runs, load)]
     page.parent.mkdir(parents=True, exist_ok=True)
     files = (page, page.with_suffix(".md"), page.with_suffix(".json"), page.with_suffix(".svg"))
     text = (render(document, pictures), markdown(document), json.dumps(document, indent=2) + "\n")
@@ -226,3 +233,19 @@ def _pointers(
                 ]
             break
     return figures
+
+
+def _generalisations(
+    runs: Sequence[RunRecord], load: Callable[[RunRecord], ProgramModel | None] | None
+) -> list[tuple[str, Figure]]:
+    """Accuracy by length and number of digits of the best run whose values are digits, with a caption."""
+    full = [run for run in runs if run.evaluation and run.evaluation["task"] == "full"]
+    for run in sorted(full, key=lambda run: -run.evaluation["overall"]["accuracy"] if run.evaluation else 0.0):
+        model = load(run) if load is not None and run.model.name == "env-ipa-gnn" else None
+        if model is not None and model.trained_digits is not None:
+            found = measure_generalisation(
+                model, f"{model_title(model.name)} ({run.path.name})", count=CELL, trained_lines=run.config.most_lines
+            )
+            caption = "Accuracy by length of the program and number of digits, on programs that were not trained on."
+            return [(caption, generalisation_figure([found]))]
+    return []

@@ -243,6 +243,11 @@ class TrainConfig:
         return sum(stage.steps * stage.batch_size for stage in self.stages) or self.data.examples
 
     @property
+    def most_lines(self) -> int:
+        """Lines of the longest programs of the whole run."""
+        return max((stage.length for stage in self.stages), default=self.data.length)
+
+    @property
     def batch_sizes(self) -> tuple[int, ...]:
         """Programs a step, in each stage."""
         return tuple(stage.batch_size for stage in self.stages) or (self.data.batch_size,)

@@ -35,7 +35,34 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells have what they run in the background ignore Ctrl-C, and processes that tests interrupt would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+EXTENDED = Grammar(
+    modulus=10**12,
+    variables=10,
+    target_variable=3,
+    digit_variables=3,
+    initial_values=(0, 10**12 - 1),
+    operands=(0, 10**9),
+    factors=(0, 9),
+    by_digits=True,
+    operand_variable=1,
+    condition_variable=1,
+    stmt_assign=5,
+    wrap=True,
+)
+"""A language with all that goes past the paper's."""
+
 REFERENCE = Path(__file__).parents[1] / "../shared/reference/full_records.json"
+
+
+def decided(true: float) -> ProgramModel:
+    """An IPA-GNN that takes the true branch with probability `true`, for any input."""
+    model = build_model("ipa-gnn", hidden=8).eval()
+    with torch.no_grad():
+        branch = model.control.branch  # type: ignore[union-attr]
+        for parameter in branch.parameters():
+            parameter.zero_()
+        branch.bias.copy_(torch.tensor([true, 1 - true]).log())
+    return model
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from rich.console import Console
 
 from ipagnn.cli.explain_text import BLOCKS, print_explanation
@@ -16,6 +15,8 @@ from ipagnn.evaluation.pointer import measure_pointer
 from ipagnn.inference.explain import SHOWN_STEPS, Explanation, explain
 from ipagnn.languages.arithmetic import PAPER, Lengths, Sampler, format_program, trace
 from ipagnn.models import ProgramModel, build_model, save_model
+
+from ..conftest import decided
 
 Run = Callable[..., Any]
 BRANCHES = "v0 = 7\nif v0 % 10 > 3:\n  v0 += 1\nelse:\n  v0 -= 1\nv0 *= 2\n"
@@ -25,17 +26,6 @@ LOOP = "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2\n"
 @pytest.fixture(scope="module")
 def model() -> ProgramModel:
     return build_model("ipa-gnn", hidden=8).eval()
-
-
-def decided(true: float) -> ProgramModel:
-    """A model that takes the true branch with probability `true`, whatever it sees."""
-    model = build_model("ipa-gnn", hidden=8).eval()
-    with torch.no_grad():
-        branch = model.control.branch  # type: ignore[union-attr]
-        for parameter in branch.parameters():
-            parameter.zero_()
-        branch.bias.copy_(torch.tensor([true, 1 - true]).log())
-    return model
 
 
 def test_hand_solved_branches() -> None:

@@ -17,20 +17,8 @@ from ipagnn.languages.arithmetic.automata import Automaton, Statement, true_auto
 from ipagnn.languages.arithmetic.interpreter import trace_values
 from ipagnn.models import EnvIPAGNN
 
-LANGUAGE = Grammar(
-    modulus=10**12,
-    variables=10,
-    target_variable=3,
-    digit_variables=3,
-    initial_values=(0, 10**12 - 1),
-    operands=(0, 10**9),
-    factors=(0, 9),
-    by_digits=True,
-    operand_variable=1,
-    condition_variable=1,
-    stmt_assign=5,
-    wrap=True,
-)
+from ..conftest import EXTENDED
+
 SOURCE = """v3 = 123456789012
 v0 = 999999
 v9 = 9
@@ -55,7 +43,7 @@ class Exact(EnvIPAGNN):
 
 @pytest.fixture(scope="module")
 def exact() -> Exact:
-    return Exact(hidden=3, width=2, states=2, values="digits", grammar=LANGUAGE).eval()  # type: ignore[return-value]
+    return Exact(hidden=3, width=2, states=2, values="digits", grammar=EXTENDED).eval()  # type: ignore[return-value]
 
 
 def python_values(source: str) -> dict[str, int]:
@@ -68,7 +56,7 @@ def python_values(source: str) -> dict[str, int]:
 
 
 def test_answers_are_those_of_python(exact: Exact) -> None:
-    sampler = Sampler(lengths=Lengths.uniform((6, 25)), grammar=LANGUAGE, seed=4, trace_limit=1_000)
+    sampler = Sampler(lengths=Lengths.uniform((6, 25)), grammar=EXTENDED, seed=4, trace_limit=1_000)
     sources = [SOURCE, *(format_program(program) for program in sampler.table(0, 25))]
     for source, answer in zip(sources, predict(sources, exact), strict=True):
         assert answer.value == answer.true_value == python_values(source)["v3"]
@@ -93,8 +81,8 @@ def test_values_by_step_and_the_trace_are_those_of_the_language(exact: Exact) ->
 @pytest.mark.parametrize("with_source", [False, True])
 def test_data_sets_of_the_language_are_evaluated(exact: Exact, tmp_path: Path, with_source: bool) -> None:
     lengths = Lengths.uniform((10, 40))
-    generate(tmp_path, split="test", count=60, lengths=lengths, grammar=LANGUAGE, with_source=with_source)
-    [table] = ProgramFile(tmp_path, grammar=LANGUAGE)
+    generate(tmp_path, split="test", count=60, lengths=lengths, grammar=EXTENDED, with_source=with_source)
+    [table] = ProgramFile(tmp_path, grammar=EXTENDED)
     found = evaluate(exact, table)
     assert found.correct.all()
     assert (found.steps == found.trace_length).all()
@@ -105,7 +93,7 @@ def test_data_sets_of_the_language_are_evaluated(exact: Exact, tmp_path: Path, w
 
 
 def test_commands_take_settings_of_the_language(run: Any, tmp_path: Path) -> None:
-    settings = [each for key, x in LANGUAGE.to_dict().items() for each in ("--set", f"{key}={json.dumps(x)}")]
+    settings = [each for key, x in EXTENDED.to_dict().items() for each in ("--set", f"{key}={json.dumps(x)}")]
     drawn = run("sample", "--count", 3, "--length", 12, "--json", *settings)
     sources = [json.loads(line) for line in drawn.out.splitlines()]
     for each in sources:
@@ -126,5 +114,5 @@ def test_commands_take_settings_of_the_language(run: Any, tmp_path: Path) -> Non
     assert few["overall"]["count"] == 20
     made = run("generate", tmp_path / "data", "--split", "test", "--lengths", "9", "--count", 20, *settings)
     assert "20 full programs" in made.out
-    [table] = ProgramFile(tmp_path / "data", grammar=LANGUAGE)
-    assert table.line_tokens.shape[1] == LANGUAGE.tokens == 7
+    [table] = ProgramFile(tmp_path / "data", grammar=EXTENDED)
+    assert table.line_tokens.shape[1] == EXTENDED.tokens == 7

@@ -6,30 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from ipagnn.inference.explain import explain
 from ipagnn.inference.predict import predict
 from ipagnn.inference.trust import loop_depth
 from ipagnn.languages.arithmetic import parse
-from ipagnn.models import ProgramModel, build_model, save_model
+from ipagnn.models import build_model, save_model
+
+from ..conftest import decided
 
 Run = Callable[..., Any]
 PLAIN = "v0 = 7\nv0 += 2\nv0 *= 3\n"
 LOOP = "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2\n"
 NESTED = "v0 = 7\nv1 = 2\nwhile v1 > 0:\n  v1 -= 1\n  v2 = 2\n  while v2 > 0:\n    v2 -= 1\n    v0 += 1\n"
 MASKED = "v0 = 3\n[MASK]\nv0 *= 2\n"
-
-
-def decided(true: float) -> ProgramModel:
-    """A model that takes the true branch with probability `true`, whatever it sees."""
-    model = build_model("ipa-gnn", hidden=8).eval()
-    with torch.no_grad():
-        branch = model.control.branch  # type: ignore[union-attr]
-        for parameter in branch.parameters():
-            parameter.zero_()
-        branch.bias.copy_(torch.tensor([true, 1 - true]).log())
-    return model
 
 
 def test_nothing_is_said_where_there_is_nothing_to_say() -> None:

@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, parse
+from ipagnn.languages.arithmetic import Lengths, ProgramTable, Sampler, parse
 from ipagnn.languages.arithmetic.automata import Statement, grammar_automata, true_automaton
 from ipagnn.languages.arithmetic.automata.run import GIVEN_UP, run_automata, statements_of, walk_automata
 from ipagnn.languages.arithmetic.interpreter import execute
 from ipagnn.languages.arithmetic.table_run import ENDLESS, ENDS
 from ipagnn.languages.arithmetic.targets import values_of
 from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, MULTIPLY, OPERATION_ID
+
+from ..conftest import EXTENDED
 
 
 def _true(statements: list[Statement]) -> dict[Statement, object]:
@@ -41,32 +43,19 @@ def test_conditions_that_compare_values_of_several_digits() -> None:
         assert found.value.tolist() == [413 * 9 - 4 * 99 - 999] == [execute(parse(source), 10**places).value]
 
 
-EXTENDED = Grammar(
-    modulus=10**12,
-    variables=10,
-    target_variable=3,
-    digit_variables=3,
-    initial_values=(0, 10**12 - 1),
-    operands=(0, 10**9),
-    factors=(0, 19),
-    by_digits=True,
-    operand_variable=1,
-    condition_variable=1,
-    stmt_assign=5,
-    wrap=True,
-)
+LARGE_FACTORS = replace(EXTENDED, factors=(0, 19))
 
 
 def test_programs_past_the_papers_language_end_as_they_do_by_the_exact_interpreter() -> None:
-    programs = Sampler("full", Lengths.uniform(range(2, 60)), EXTENDED, seed=4).table(0, 400)
+    programs = Sampler("full", Lengths.uniform(range(2, 60)), LARGE_FACTORS, seed=4).table(0, 400)
     needed = statements_of(programs)
     assert {None, 0, 19} <= {k for _, k in needed}
     assert {(o, k) for o, k in needed if o == MULTIPLY} == {(MULTIPLY, k) for k in (None, *range(10, 20))}
-    assert set(needed) <= {*grammar_automata(EXTENDED), *((OPERATION_ID["while >"], k) for k in (0, None))}
+    assert set(needed) <= {*grammar_automata(LARGE_FACTORS), *((OPERATION_ID["while >"], k) for k in (0, None))}
     found = run_automata(_true(needed), programs, 12, variable=3)
     assert found.value.tolist() == programs.target.tolist()
     source = "v0 = 5\nv12 = 1234567\nv12 += v12\nv0 -= v12\nif v0 > v12:\n  v0 = v12"
-    table = ProgramTable.from_programs([parse(source, grammar=replace(EXTENDED, target_variable=0))])
+    table = ProgramTable.from_programs([parse(source, grammar=replace(LARGE_FACTORS, target_variable=0))])
     assert run_automata(_true(statements_of(table)), table, 12).value.tolist() == [2 * 1234567]
 
 
@@ -88,7 +77,7 @@ def test_bad_input() -> None:
 
 
 def test_programs_past_the_papers_language_are_walked_as_they_are_run() -> None:
-    grammar = replace(EXTENDED, target_variable=0)
+    grammar = replace(LARGE_FACTORS, target_variable=0)
     programs = Sampler("full", Lengths.uniform(range(2, 20)), grammar, seed=9, trace_limit=60).table(0, 40)
     found = run_automata(_true(statements_of(programs)), programs, 12)
     for i, program in enumerate(programs):
@@ -107,7 +96,7 @@ def test_programs_past_the_papers_language_are_walked_as_they_are_run() -> None:
     ],
 )
 def test_loops_whose_variables_depend_on_each_other(source: str, value: int) -> None:
-    grammar = replace(EXTENDED, target_variable=0)
+    grammar = replace(LARGE_FACTORS, target_variable=0)
     table = ProgramTable.from_programs([parse(source, grammar=grammar)])
     run = run_automata(_true(statements_of(table)), table, 12)
     assert run.value.tolist() == [value]

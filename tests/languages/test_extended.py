@@ -40,26 +40,14 @@ from ipagnn.languages.arithmetic.membership import outside_grammar
 from ipagnn.languages.arithmetic.targets import final_values
 from ipagnn.languages.arithmetic.vocabulary import variable_id
 
+from ..conftest import EXTENDED
+
 LARGE = Grammar(modulus=10**12, initial_values=(0, 10**12 - 1), operands=(1, 10**6), factors=(0, 9))
 BY_DIGITS = replace(LARGE, modulus=10**18, initial_values=(0, 10**18 - 1), by_digits=True)
 OPERANDS = Grammar(modulus=10**6, variables=4, digit_variables=2, operand_variable=2, factors=(0, 9))
 CONDITIONS = Grammar(modulus=10**5, variables=3, condition_variable=1, condition_number=1, wrap=True)
-ALL = Grammar(
-    modulus=10**12,
-    variables=10,
-    target_variable=3,
-    digit_variables=3,
-    initial_values=(0, 10**12 - 1),
-    operands=(0, 10**9),
-    factors=(0, 9),
-    by_digits=True,
-    operand_variable=1,
-    condition_variable=1,
-    stmt_assign=5,
-    wrap=True,
-)
-GRAMMARS = {"large": LARGE, "by digits": BY_DIGITS, "operands": OPERANDS, "conditions": CONDITIONS, "all": ALL}
-FIRST = replace(ALL, target_variable=0)
+GRAMMARS = {"large": LARGE, "by digits": BY_DIGITS, "operands": OPERANDS, "conditions": CONDITIONS, "all": EXTENDED}
+FIRST = replace(EXTENDED, target_variable=0)
 SOURCE = """v0 = 123456789012
 v12 = 7
 v1 = 999
@@ -97,7 +85,7 @@ def test_lines_and_tokens_of_a_program() -> None:
         [1, 1004, 1037, 1000, 0, 0, 0],
     ]
     assert program.line_tokens[6].tolist() == [2, 1018, 1037, 1036, 0, 0, 0]
-    assert int(program.line_tokens.max()) < Arithmetic(ALL).vocabulary == 1058
+    assert int(program.line_tokens.max()) < Arithmetic(EXTENDED).vocabulary == 1058
     assert Arithmetic().vocabulary == 1048
 
 
@@ -129,9 +117,9 @@ def test_a_program_has_one_spelling(grammar: Grammar) -> None:
 def test_the_hash_reads_every_digit() -> None:
     sources = [f"v3 = 0\nv0 = {n}" for n in (1, 1001, 1_000_001, 1_001_001, 2001, 1_000, 1_000_000)]
     sources += ["v3 = 1\nv1 = 2\nv3 += v1", "v3 = 1\nv1 = 2\nv3 += v3", "v10 = 1\nv3 = 1"]
-    hashes = [reference.program_hash(parse(source, grammar=ALL)) for source in sources]
+    hashes = [reference.program_hash(parse(source, grammar=EXTENDED)) for source in sources]
     assert len(set(hashes)) == len(hashes)
-    assert hashes == [int(program_hash(parse(source, grammar=ALL).line_tokens)) for source in sources]
+    assert hashes == [int(program_hash(parse(source, grammar=EXTENDED).line_tokens)) for source in sources]
 
 
 def test_graph_and_steps_of_a_program() -> None:
@@ -156,7 +144,7 @@ def test_graph_and_steps_of_a_program() -> None:
         ("v13 = 5", OPERANDS, 1, "`v13`", "a variable v0 to v12"),
         ("v01 = 5", OPERANDS, 1, "`v01`", "a variable v0 to v12"),
         ("x = 5", OPERANDS, 1, "`x`", "a statement, which is `vK = N or vJ`, `vK += N or vJ`"),
-        ("x = 5", ALL, 1, "`x`", "with K from 0 to 18"),
+        ("x = 5", EXTENDED, 1, "`x`", "with K from 0 to 18"),
         ("v0 = v3", OPERANDS, 6, "`v3`, which is read before any line assigns it", "a line `v3 = N` above"),
         ("v0 = v20", OPERANDS, 6, "`v20`", "a variable v0 to v12"),
         ("if v0 < v1:", OPERANDS, 9, "`v1`", "a whole number from 0 to 999"),
@@ -247,7 +235,7 @@ def extended_sources(draw: st.DrawFn) -> str:
 @settings(max_examples=300, deadline=None)
 @given(source=extended_sources(), wrap=st.booleans(), modulus=st.sampled_from([10, 1_000, 10**12, 10**18]))
 def test_the_interpreters_agree_on_any_program(source: str, wrap: bool, modulus: int) -> None:
-    program = parse(source, grammar=ALL)
+    program = parse(source, grammar=EXTENDED)
     assert format_program(program) == source
     limit = 3_000
     for variable in (0, 3):
@@ -290,14 +278,14 @@ def assignments(program: Program, grammar: Grammar) -> list[Line]:
 
 
 def test_every_option_is_obeyed() -> None:
-    table = Sampler(lengths=Lengths.uniform((2, 8, 25)), grammar=ALL, seed=4).table(0, 400)
+    table = Sampler(lengths=Lengths.uniform((2, 8, 25)), grammar=EXTENDED, seed=4).table(0, 400)
     used = Counter[int]()
     forms = Counter[tuple[str, bool]]()
     for program in table:
         lines = program.lines
         declared = [line.variable for line in lines[: next((i for i, x in enumerate(lines) if x.operation != "="), 99)]]
         assert declared[0] == 3
-        for line in assignments(program, ALL):
+        for line in assignments(program, EXTENDED):
             assert line.variable in {line.variable for line in lines if line.operation == "="}
             forms[line.operation, line.source is not None] += 1
             digit = line.variable is not None and line.variable >= 7
@@ -337,7 +325,7 @@ def test_numbers_of_a_uniform_number_of_digits() -> None:
 
 @pytest.mark.parametrize("length", [3, 5, 9])
 def test_the_sampler_draws_what_its_twin_draws(length: int) -> None:
-    for grammar in (OPERANDS, ALL):
+    for grammar in (OPERANDS, EXTENDED):
         count = 4_000
         drawn = Sampler(lengths=Lengths.exact(length), grammar=grammar, seed=6).table(0, count)
         generator = random.Random(7)
@@ -379,8 +367,8 @@ def test_sides_of_the_hash(grammar: Grammar) -> None:
 
 # --- The grammar.
 def test_a_dictionary_keeps_what_goes_past_the_paper() -> None:
-    values = ALL.to_dict()
-    assert Grammar.from_dict(values) == ALL
+    values = EXTENDED.to_dict()
+    assert Grammar.from_dict(values) == EXTENDED
     assert values["variables"] == 10
     assert "digit_variables" in values
     assert "condition_number" not in values
@@ -432,19 +420,19 @@ def test_a_grammar_can_draw_what_it_draws(grammar: Grammar) -> None:
     ],
 )  # fmt: skip
 def test_what_lies_outside_is_named(source: str, expected: list[str]) -> None:
-    program = parse(source, grammar=ALL) if "v19" not in source else _with_v19(source)
-    assert outside_grammar(program, ALL) == expected
+    program = parse(source, grammar=EXTENDED) if "v19" not in source else _with_v19(source)
+    assert outside_grammar(program, EXTENDED) == expected
 
 
 def _with_v19(source: str) -> Program:
-    tokens = parse(source.replace("v19", "v18"), grammar=ALL).line_tokens.copy()
+    tokens = parse(source.replace("v19", "v18"), grammar=EXTENDED).line_tokens.copy()
     tokens[tokens == variable_id(18)] = variable_id(19)
     return Program(tokens)
 
 
 def test_the_card_is_that_of_the_grammar() -> None:
     assert forms() == FORMS
-    told = {form.text: form.meaning for form in forms(ALL)}
+    told = {form.text: form.meaning for form in forms(EXTENDED)}
     assert list(told) == [
         *("v3 = 7", "v3 += 3", "v0 += v1", "if v3 % 10 > 5:", "if v0 < v1:", "else:", "while v10 > 0:", "break"),
         *("# text", "v3 *= 3"),

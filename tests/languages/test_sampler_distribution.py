@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from random import Random
 
 import numpy as np
@@ -11,11 +12,30 @@ import pytest
 
 from ipagnn.languages.arithmetic import format_program, parse
 from ipagnn.languages.arithmetic._compiled.graph import paper_steps
-from ipagnn.languages.arithmetic.grammar import PAPER, Lengths
+from ipagnn.languages.arithmetic.grammar import PAPER, Grammar, Lengths
 from ipagnn.languages.arithmetic.program import Line, Program
 from ipagnn.languages.arithmetic.reference import loops_around
-from ipagnn.languages.arithmetic.reference_sampler import Shape, draw_program, shape_probabilities
+from ipagnn.languages.arithmetic.reference_sampler import START, Shape, State, draw_program, refinements
 from ipagnn.languages.arithmetic.sampler import TRAINING, Sampler
+
+
+def shape_probabilities(length: int, grammar: Grammar = PAPER) -> dict[Shape, Fraction]:
+    """The probability of every shape of `length` lines. The number of shapes grows exponentially with `length`."""
+
+    @cache
+    def outcomes(state: State) -> dict[Shape, Fraction]:
+        if not any(element.is_hole for element in state):
+            done = len(state) == length - 1
+            return {tuple((element.kind, element.indent) for element in state): Fraction(1)} if done else {}
+        total: dict[Shape, Fraction] = {}
+        for chance, new in refinements(state, length - 1, grammar):
+            for shape, inner in outcomes(new).items():
+                total[shape] = total.get(shape, Fraction(0)) + chance * inner
+        return total
+
+    reached = outcomes(START)
+    accepted = sum(reached.values())
+    return {shape: chance / accepted for shape, chance in reached.items()}
 
 
 def category(line: Line) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from ipagnn.cli.terminal import output
+from ipagnn.cli.terminal import TASK, output
 
 if TYPE_CHECKING:
     from ipagnn.training.sweep.run import TrialResult
@@ -31,13 +31,7 @@ def sweep(
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Model name, such as `ipa-gnn`, `line-rnn` or `ggnn`.")] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="`full`: complete programs. `partial`: programs with a masked line. Or a task of your own "
-            "(`--import`)."
-        ),
-    ] = None,
+    task: Annotated[str | None, TASK] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(

@@ -20,6 +20,9 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """What shells report for a program that died of writing to a closed pipe."""
 
+TASK = typer.Option(
+    help="`full`: complete programs. `partial`: programs with a masked line. Or a task of your own (`--import`)."
+)
 DIGITS = typer.Option(
     min=1,
     max=18,

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from ipagnn.cli.terminal import check_plot, output
+from ipagnn.cli.terminal import TASK, check_plot, output
 
 if TYPE_CHECKING:
     from ipagnn.training import Progress
@@ -40,13 +40,7 @@ def train(
     model: Annotated[
         str | None, typer.Option(help="Model name, such as `ipa-gnn`, or `FILE.py:Class` for a model of your own.")
     ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="`full`: complete programs. `partial`: programs with a masked line. Or a task of your own "
-            "(`--import`)."
-        ),
-    ] = None,
+    task: Annotated[str | None, TASK] = None,
     data: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Directory of `ipagnn generate`. [default: new programs for every batch]"),

@@ -56,22 +56,9 @@ class Ceiling:
         return float(self.probability.mean())
 
     @property
-    def accuracy_stderr(self) -> float:
-        """Standard error of `accuracy` that comes from sampling fillings; 0 if all were tried."""
-        return float(np.sqrt((self.stderr**2).sum()) / len(self.stderr))
-
-    @property
     def by_length(self) -> dict[int, float]:
         """Expected accuracy of the best guess at each length."""
-        return self._by_length(self.probability)
-
-    @property
-    def correct_by_length(self) -> dict[int, float]:
-        """Share of the targets that the best guess hits at each length."""
-        return self._by_length(self.correct.astype(np.float64))
-
-    def _by_length(self, values: npt.NDArray[np.float64]) -> dict[int, float]:
-        return {int(n): float(values[self.lengths == n].mean()) for n in np.unique(self.lengths)}
+        return {int(n): float(self.probability[self.lengths == n].mean()) for n in np.unique(self.lengths)}
 
 
 def ceiling(

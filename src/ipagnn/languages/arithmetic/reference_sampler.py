@@ -1,13 +1,11 @@
 """The plain twin of the compiled sampler: the refinement of holes as docs/specification.md, section 1.1, has it.
 
-It draws programs with the same probabilities as `_compiled/sampler.py`, and can list these probabilities exactly for
-short programs. Only tests call it.
+It draws programs with the same probabilities as `_compiled/sampler.py`. Only tests call it.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from random import Random
 
 import numpy as np
@@ -103,25 +101,6 @@ def refinements(state: State, budget: int, grammar: Grammar = PAPER) -> Iterator
         for weight, new in fitting:
             chance = Fraction(weights[state[i].kind], total) * Fraction(weight, sum(w for w, _ in fitting))
             yield chance, (*state[:i], *new, *state[i + 1 :])
-
-
-def shape_probabilities(length: int, grammar: Grammar = PAPER) -> dict[Shape, Fraction]:
-    """The probability of every shape of `length` lines. The number of shapes grows exponentially with `length`."""
-
-    @cache
-    def outcomes(state: State) -> dict[Shape, Fraction]:
-        if not any(element.is_hole for element in state):
-            done = len(state) == length - 1
-            return {tuple((element.kind, element.indent) for element in state): Fraction(1)} if done else {}
-        total: dict[Shape, Fraction] = {}
-        for chance, new in refinements(state, length - 1, grammar):
-            for shape, inner in outcomes(new).items():
-                total[shape] = total.get(shape, Fraction(0)) + chance * inner
-        return total
-
-    reached = outcomes(START)
-    accepted = sum(reached.values())
-    return {shape: chance / accepted for shape, chance in reached.items()}
 
 
 def draw_shape(random: Random, length: int, grammar: Grammar = PAPER) -> State:

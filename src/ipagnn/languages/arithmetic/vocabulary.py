@@ -58,10 +58,6 @@ PASS: Final = OPERATION_ID["pass"]
 CONTINUE: Final = OPERATION_ID["continue"]
 BREAK: Final = OPERATION_ID["break"]
 WHILE_GREATER: Final = OPERATION_ID["while >"]
-IF_GREATER: Final = OPERATION_ID["if > %"]
-IF_LESS: Final = OPERATION_ID["if < %"]
-IF_GREATER_EQUAL: Final = OPERATION_ID["if >= %"]
-IF_LESS_EQUAL: Final = OPERATION_ID["if <= %"]
 
 WITHOUT_NODE: Final = frozenset({ELSE, PASS, CONTINUE, BREAK})
 """Operations whose lines have no node in the control flow graph; edges go through them."""

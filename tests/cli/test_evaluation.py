@@ -89,6 +89,23 @@ def test_pruning_and_lengths_are_options(run: Run, tmp_path: Path) -> None:
     assert plain["set"] == pruned["set"]
 
 
+def test_tolerance_is_an_option(run: Run, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    arguments = ("evaluate", folder, "--count", 5, "--lengths", "10,20", "--json")
+    usual, exact = (json.loads(run(*arguments, *more).out) for more in ([], ["--tolerance", "0"]))
+    assert 0 <= usual["dropped"]["open"] <= 2
+    assert usual["dropped"]["share"] == usual["dropped"]["open"] / 10
+    assert 0 < usual["dropped"]["mass"] <= usual["dropped"]["most"] < 1
+    assert "dropped" not in exact
+    assert abs(usual["overall"]["accuracy"] - exact["overall"]["accuracy"]) <= usual["dropped"]["share"]
+    told = run(*arguments[:-1]).out
+    assert f"it could change {usual['dropped']['open']} answers" in " ".join(told.split())
+    assert "mass dropped" not in run(*arguments[:-1], "--tolerance", "0").out
+    refused = run(*arguments, "--tolerance", "2")
+    assert refused.code == 2
+    assert "--tolerance" in refused.err
+
+
 def test_the_step_budget_is_an_option(run: Run, tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     fits = [

@@ -13,7 +13,7 @@ import torch
 from ipagnn.data import build_test_set
 from ipagnn.data.tasks import FULL
 from ipagnn.evaluation import Evaluation, evaluate
-from ipagnn.evaluation.evaluate import _Runner
+from ipagnn.evaluation.batches import BatchRunner
 from ipagnn.languages.arithmetic import (
     Lengths,
     ProgramTable,
@@ -140,7 +140,7 @@ def test_every_execution_gives_the_same_answers(
 
 def test_planned_rows_give_the_same_answers(ipa_gnn: ProgramModel, full_programs: ProgramTable) -> None:
     """The way of a GPU, which plans all rows of programs that fit."""
-    planned = _Runner(ipa_gnn, torch.device("cpu"), None, pointer=False, execution="auto", prune=0.0)
+    planned = BatchRunner(ipa_gnn, torch.device("cpu"), None, pointer=False, execution="auto", prune=0.0, tolerance=0.0)
     planned.may_prune = False
     short = full_programs.slice(0, 6)
     assert same_answers(evaluate(ipa_gnn, short), planned.run(short, FULL, lambda _: None))

@@ -7,9 +7,19 @@ from ipagnn.data.collate import StepBudget
 from ipagnn.languages.arithmetic.grammar import Lengths
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.sampler import Sampler
+from ipagnn.languages.arithmetic.text import parse
 from ipagnn.models import build_model
+from ipagnn.ops import PointerCall
+from ipagnn.ops.call import Execute
+from ipagnn.ops.pointer.cpu.statement import ROWS, compile_execute
+from ipagnn.ops.pointer.streaming import pruned
 
 from ..conftest import Make
+
+
+def count_rows(execute: Execute, rows: list[int]) -> Execute:
+    """The same, with the number of rows noted."""
+    return lambda state, node: (rows.append(len(node)), execute(state, node))[1]
 
 
 @pytest.mark.parametrize("normalise", [True, False])
@@ -46,12 +56,54 @@ def test_dropped_mass_is_what_never_arrives(make: Make, mixed: ProgramTable) -> 
 def test_a_hard_pointer_costs_one_row_a_step(make: Make, mixed: ProgramTable, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make("hard-ip-rnn").eval()
     rows: list[int] = []
-    forward = model.cell.forward
-    monkeypatch.setattr(model.cell, "forward", lambda state, *more: (rows.append(len(state)), forward(state, *more))[1])
+    monkeypatch.setattr(pruned, "compile_execute", lambda call: count_rows(compile_execute(call), rows))
     batch = model.collate(mixed)
     output = model(batch, record=("dropped",), prune=0.5)
     assert 0 < sum(rows) <= int(batch.steps.sum())
     assert not output["dropped"].any()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_compiled_statements_are_those_of_the_cell(
+    make: Make, mixed: ProgramTable, dtype: torch.dtype, tolerance: float
+) -> None:
+    model = make("ipa-gnn", hidden=5).to(dtype).eval()
+    batch, layer = model.collate(mixed), model.layer
+    node = torch.arange(len(batch.true)).repeat(-(-2 * ROWS // len(batch.true)) + 1)[: 2 * ROWS + 7]
+    state = torch.randn(len(node), 20, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    given = state.clone()
+    with torch.no_grad():
+        call = PointerCall(
+            graphs=batch.graphs,
+            initial=state.new_zeros(len(batch), 20),
+            execute=layer._execute(batch.node_tokens),
+            decide=None,
+            lstm=layer._lstm(batch.graphs, batch.node_tokens),
+        )
+        execute = compile_execute(call)
+        assert execute is not call.execute
+        found = execute(state, node)
+        torch.testing.assert_close(found, call.execute(state, node), rtol=0, atol=tolerance)
+        torch.testing.assert_close(execute(state[:1], node[:1]), found[:1], rtol=0, atol=tolerance)
+    assert torch.equal(state, given), "the states before are left as they were"
+
+
+def test_nothing_is_followed_that_comes_too_late(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a loop that the steps are used up in, only rounds from which the exit can be reached are run."""
+    program = parse("v0 = 3\nv1 = 9\nwhile v1 > 0:\n  v1 -= 1\n  v0 += 1\nv0 += 2\nv0 += 3\nv0 += 4")
+    model = make("ipa-gnn", budget=StepBudget(factor=0.6)).eval()
+    batch = model.collate([program])
+    rows: list[int] = []
+    monkeypatch.setattr(pruned, "compile_execute", lambda call: count_rows(compile_execute(call), rows))
+    found = model(batch, record=("dropped", "exit_mass"), prune=1e-300)
+    steps = int(batch.steps[0])
+    assert steps - 3 <= len(rows) <= steps
+    assert rows[-3:] == [1, 1, 1], "the last three lines, each at the last step that is early enough"
+    assert found["dropped"].item() < 1e-250
+    expected = model(batch, record=("exit_mass",))
+    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(found["exit_mass"], expected["exit_mass"], rtol=1e-9, atol=1e-12)
+    assert 0 < found["exit_mass"].item() < 1
 
 
 def test_pruning_is_for_inference(make: Make, short: ProgramTable) -> None:
@@ -70,8 +122,10 @@ def test_pruning_is_for_inference(make: Make, short: ProgramTable) -> None:
 def test_pruning_is_what_the_reference_prunes(make: Make, short: ProgramTable, name: str, normalise: bool) -> None:
     model = make(name, normalise=normalise).eval()
     batch = model.collate(short)
-    wanted = model(batch, record=("dropped", "pointer"), prune=0.1, execution="reference")
-    found = model(batch, record=("dropped", "pointer"), prune=0.1, execution="pruned")
+    record = ("dropped", "pointer", "exit_mass")
+    wanted = model(batch, record=record, prune=0.1, execution="reference")
+    found = model(batch, record=record, prune=0.1, execution="pruned")
+    torch.testing.assert_close(found["exit_mass"], wanted["exit_mass"], rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(found["dropped"], wanted["dropped"], rtol=1e-9, atol=1e-12)
     ours, theirs = (each["pointer"][:, batch.exits] for each in (found, wanted))

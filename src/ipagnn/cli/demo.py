@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 from rich.table import Table
 
+from ipagnn.cli.evaluation import TOLERANCE
 from ipagnn.cli.terminal import output, progress
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ LENGTHS: Final = (10, 15, 20, 30)
 COUNT: Final = 250
 COMPARED: Final = ("ipa-gnn-full", "ggnn-full")
 """Packaged models that the environment IPA-GNN is compared with."""
-PAPER_COUNT: Final = 5
+PAPER_COUNT: Final = 20
 """Programs of the paper's language at each of its test lengths; few, as the packaged models take long on a CPU."""
 
 
@@ -94,7 +95,9 @@ def _compare(directory: Path, name: str) -> "Summary":
         if kept["set"] == describe(wanted):
             return kept
     with progress(f"Evaluating the packaged {model_title(model.name)}", "programs", wanted.count) as advance:
-        summary = evaluate_on_test_set(model, wanted, device="cpu", pointer=False, progress=advance)
+        summary = evaluate_on_test_set(
+            model, wanted, device="cpu", pointer=False, tolerance=TOLERANCE, progress=advance
+        )
     write_whole(path, (json.dumps(summary, indent=2) + "\n").encode())
     return summary
 
@@ -127,7 +130,7 @@ def _run(path: Path, preset_name: Literal["environment", "quick", "smoke"], mode
         err=True,
     )
     with progress(f"Evaluating {title}", "programs", wanted.count) as advance:
-        summary = evaluate_on_test_set(load_model(path), wanted, device="cpu", progress=advance)
+        summary = evaluate_on_test_set(load_model(path), wanted, device="cpu", tolerance=TOLERANCE, progress=advance)
     save_evaluation(path, {"weights": str(path)} | summary)
     return read_run(path)
 

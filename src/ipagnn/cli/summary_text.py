@@ -69,6 +69,12 @@ def _print_details(console: Console, summary: "Summary") -> None:
             parts[-1] += f" where the true trace has {_number(told['trace_length'])} (medians)"
             parts.append(f"path equals trace {_percent(told['path_exact'])}")
         console.print(f"pointer: {', '.join(parts)}")
+    if "dropped" in summary:
+        told = summary["dropped"]
+        console.print(
+            f"mass dropped for speed: {told['mass']:.2g} per program; it could change {told['open']:,} answers "
+            f"({told['share']:.1%}); exact with --tolerance 0"
+        )
 
 
 def _depth(loops: str) -> str:

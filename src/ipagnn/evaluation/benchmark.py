@@ -7,7 +7,8 @@ import torch
 
 from ipagnn.data.splits import TEST_COUNT_PER_LENGTH, TEST_LENGTHS, Recipe, recipe
 from ipagnn.data.tasks import FULL, VALUE, Task
-from ipagnn.evaluation.evaluate import Progress, evaluate
+from ipagnn.evaluation.batches import Progress
+from ipagnn.evaluation.evaluate import evaluate
 from ipagnn.evaluation.summary import Summary, summarise
 from ipagnn.languages.arithmetic import AUTHORS, PAPER, Grammar, Lengths
 from ipagnn.languages.arithmetic.holes import ceiling
@@ -39,6 +40,7 @@ def evaluate_on_test_set(
     pointer: bool = True,
     tables: bool | None = None,
     prune: float = 0.0,
+    tolerance: float = 0.0,
     progress: Progress | None = None,
 ) -> Summary:
     """Evaluate a model on all programs of a recipe.
@@ -46,7 +48,7 @@ def evaluate_on_test_set(
     Args:
         model: The model.
         wanted: From `build_test_recipe`; its grammar is that of the model.
-        batch_bytes, device, pointer, tables, prune, progress: See `evaluate`.
+        batch_bytes, device, pointer, tables, prune, tolerance, progress: See `evaluate`.
 
     Returns:
         The summary, with the set it is about under `set`; for partial programs with the ceiling.
@@ -60,6 +62,7 @@ def evaluate_on_test_set(
         pointer=pointer,
         tables=tables,
         prune=prune,
+        tolerance=tolerance,
         progress=progress,
     )
     task = model.task_for(wanted.task)

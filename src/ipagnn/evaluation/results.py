@@ -28,6 +28,9 @@ class Evaluation:
         pointer: What the instruction pointer did; None if it was not asked for or the model has none.
         bounded: Whether the model had a number of steps. If not, it ran to the end over tables or automata, and the
             confidence is the probability that all steps of the run go as they did: over automata 1.
+        open: Whether dropped pointer mass could change the answer, as `refine` estimates; None for an evaluation
+            without a tolerance. bool [program]
+        dropped: Dropped pointer mass; None likewise. float64 [program]
     """
 
     model: str
@@ -41,6 +44,8 @@ class Evaluation:
     loss: npt.NDArray[np.float64] | None = None
     pointer: PointerMetrics | None = None
     bounded: bool = True
+    open: npt.NDArray[np.bool_] | None = None
+    dropped: npt.NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.correct)

@@ -50,7 +50,9 @@ def summarise(evaluation: Evaluation, ceiling: Ceiling | None = None) -> Summary
         `calibration`; and `close`: how many predictions hang on rounding. `trace` (complete programs, bounded):
         accuracy where the true trace fits the model's steps and where it does not. `by_loops` (complete programs):
         accuracy by the depth of the loops on the true trace.
-        `ceiling`: see `_distance`. `pointer`: see `_pointer`.
+        `ceiling`: see `_distance`. `pointer`: see `_pointer`. `dropped` (evaluations with a tolerance): `open`, number
+        of answers that dropped pointer mass could change, by the estimate of `ipagnn.evaluation.refine`; `share`, of
+        all; `mass`, what was dropped in a program as the mean, and `most`, the largest.
     """
     correct, lengths = evaluation.correct, evaluation.length
     summary: Summary = {
@@ -77,6 +79,13 @@ def summarise(evaluation: Evaluation, ceiling: Ceiling | None = None) -> Summary
         summary["by_loops"] = {str(n): share(correct[depths == n]) for n in np.unique(depths[known]).tolist()}
     if ceiling is not None:
         summary["ceiling"] = _distance(evaluation, ceiling)
+    if evaluation.open is not None and evaluation.dropped is not None:
+        summary["dropped"] = {
+            "open": int(evaluation.open.sum()),
+            "share": float(evaluation.open.mean()),
+            "mass": float(evaluation.dropped.mean()),
+            "most": float(evaluation.dropped.max()),
+        }
     if evaluation.pointer is not None:
         summary["pointer"] = _pointer(evaluation, evaluation.pointer)
     return summary

@@ -32,7 +32,7 @@ processes want the cores as well.
 """
 _FEWER_STEPS: Final = 10  # programs with several masked lines run so often that each run may take fewer steps by this
 
-TOLD_APART: Final = frozenset({"pointer", "branch", "dropped", "states", "beliefs", "likelihood"})
+TOLD_APART: Final = frozenset({"pointer", "branch", "dropped", "exit_mass", "states", "beliefs", "likelihood"})
 """Recorded quantities that have a field of their own, or are too large to keep; all others are kept by name."""
 
 Floats = npt.NDArray[np.float32]

@@ -49,7 +49,7 @@ class IPAGNN(ProgramModel):
 
     name: ClassVar[str] = "ipa-gnn"
     title: ClassVar[str] = "IPA-GNN"
-    records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "states", "dropped"})
+    records: ClassVar[frozenset[str]] = frozenset({"pointer", "branch", "states", "dropped", "exit_mass"})
     can_prune: ClassVar[bool] = True
     has_executions: ClassVar[bool] = True
     reliable_lines: ClassVar[int | None] = None

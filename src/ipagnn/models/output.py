@@ -13,6 +13,7 @@ AXES: Final[dict[str, tuple[str, ...]]] = {
     "branch": ("step", "node"),
     "states": ("step+1", "node", "state"),
     "dropped": ("program",),
+    "exit_mass": ("program",),
 }
 """Axes of the quantities that models of this package record. `step+1` counts from before the first step on.
 
@@ -20,7 +21,8 @@ AXES: Final[dict[str, tuple[str, ...]]] = {
   sum to less than 1.
 - `branch`: Probability of the true branch, NaN where nothing was decided.
 - `states`: h_{t,n}; 0 where the packed execution computes none.
-- `dropped`: Pointer mass dropped by pruning, summed over steps.
+- `dropped`: Pointer mass dropped by pruning where the exit could be reached in time, summed over steps.
+- `exit_mass`: Pointer mass at the exit in the end.
 """
 
 

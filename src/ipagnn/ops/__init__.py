@@ -7,7 +7,7 @@ that can does. The last is the reference, which spells the paper and never refus
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Generic, TypeVar
 
@@ -54,11 +54,13 @@ class Backend(Generic[C]):
         name: What `execution` calls it.
         refuses: Why it cannot run a call, as a clause; None if it can.
         run: Runs it.
+        weighs_exits: Whether it records `exit_mass`; for others `walk` reads it off the pointer.
     """
 
     name: str
     refuses: Callable[[C], str | None]
     run: Callable[[C], Result]
+    weighs_exits: bool = False
 
 
 BACKENDS: Final[tuple[Backend[PointerCall], ...]] = (
@@ -66,7 +68,7 @@ BACKENDS: Final[tuple[Backend[PointerCall], ...]] = (
     Backend("hopper", kernels.refuses_hopper, kernels.run_hopper),
     Backend("triton", kernels.refuses_triton, kernels.run_triton),
     Backend("compiled", compiled.refuses, compiled.execute),
-    Backend("pruned", pruned.refuses, pruned.run),
+    Backend("pruned", pruned.refuses, pruned.run, weighs_exits=True),
     Backend("rows", rows.refuses, rows.run),
     Backend("reference", reference.refuses, reference.run),
 )
@@ -117,7 +119,13 @@ def can_stream(weight: Tensor) -> bool:
 
 def walk(call: PointerCall, execution: str = "auto") -> Result:
     """Run an instruction pointer over graphs; see `choose`."""
-    return choose(BACKENDS, call, execution).run(call)
+    backend = choose(BACKENDS, call, execution)
+    if "exit_mass" not in call.record or backend.weighs_exits:
+        return backend.run(call)
+    result = walk(replace(call, record=call.record - {"exit_mass"} | {"pointer"}), execution)
+    pointer, graphs = result.recorded["pointer"], call.graphs
+    last = graphs.steps.long().clamp(max=len(pointer) - 1)
+    return Result(result.final, result.recorded | {"exit_mass": pointer[last, graphs.exits.long()]})
 
 
 def pass_messages(call: MessageCall, execution: str = "auto") -> Result:

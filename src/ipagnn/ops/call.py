@@ -64,8 +64,7 @@ class PointerCall:
         hard: Decide by arg max.
         normalise: Divide arriving states by the mass that arrived.
         prune: At inference, less mass than this arriving at a node is dropped.
-        record: Any of `pointer`, `branch`, `states` and `dropped`; where mass is pruned also `exit_mass`, what reached
-            each exit.
+        record: Any of `pointer`, `branch`, `states`, `dropped` and `exit_mass`, what reached each exit.
         lstm: The weights behind `execute` and `decide`, if they are a statement LSTM and a Dense layer.
         grad: Whether gradients will be asked for.
     """

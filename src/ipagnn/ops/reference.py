@@ -6,6 +6,7 @@ from torch import Tensor
 from ipagnn.data.graphs import edge_mask, node_graph
 from ipagnn.ops.call import PointerCall, Result
 from ipagnn.ops.pointer.equations import branch_decisions, divide, spread
+from ipagnn.ops.pointer.streaming.plan import steps_to_exit
 
 
 def refuses(call: PointerCall) -> str | None:
@@ -20,7 +21,7 @@ def run(call: PointerCall) -> Result:
     """
     graphs = call.graphs
     owner, edges = node_graph(graphs), edge_mask(graphs)
-    exits = graphs.exits.long()
+    exits, last = graphs.exits.long(), graphs.steps[owner] - steps_to_exit(graphs)
     is_exit = torch.zeros_like(edges[:, 0]).index_fill(0, exits, True)
     nodes = torch.arange(graphs.nodes, device=graphs.device)
     source = torch.cat([nodes[edges[:, side]] for side in range(edges.shape[1])])  # [edge]
@@ -45,7 +46,7 @@ def run(call: PointerCall) -> Result:
         arriving = divide(total, arrived) if call.normalise else total
         if call.prune:
             small = ~is_exit & (arrived < call.prune)
-            dropped = dropped.index_add(0, owner, torch.where(running & small, arrived, 0.0))
+            dropped = dropped.index_add(0, owner, torch.where(small & (t + 1 <= last), arrived, 0.0))
             arriving, arrived = torch.where(spread(small, h), 0.0, arriving), torch.where(small, 0.0, arrived)
         h = torch.where(spread(running, h), torch.where(spread(is_exit, h), a + total, arriving), h)
         p = torch.where(running, arrived, p)

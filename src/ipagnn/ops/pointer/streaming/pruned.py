@@ -12,7 +12,9 @@ from torch import Tensor
 
 from ipagnn.data.graphs import edge_mask, node_graph
 from ipagnn.ops.call import PointerCall, Result
+from ipagnn.ops.pointer.cpu.statement import compile_execute
 from ipagnn.ops.pointer.equations import branch_decisions, divide, spread
+from ipagnn.ops.pointer.streaming.plan import steps_to_exit
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +43,27 @@ def refuses(call: PointerCall) -> str | None:
 
 @torch.no_grad()
 def run(call: PointerCall) -> Result:
-    """Execute while mass of at least `prune` arrives somewhere; equations 3 to 6.
+    """Execute while mass of at least `prune` arrives where the exit can be reached in time; equations 3 to 6.
 
     What is recorded has as many steps as were taken, which may be fewer than the graphs have.
     """
     graphs = call.graphs
-    program, edges, steps = node_graph(graphs), edge_mask(graphs), graphs.steps
+    program, edges, execute = node_graph(graphs), edge_mask(graphs), compile_execute(call)
+    last = graphs.steps[program] - steps_to_exit(graphs)  # the last step at which a node can matter
     exits, successors = graphs.exits.long(), graphs.successors.long()
     inner = torch.ones_like(edges[:, 0]).index_fill(0, exits, False)
     at_exit = ~inner[graphs.start.long()]
     final, absorbed = torch.where(spread(at_exit, call.initial), call.initial, 0.0), at_exit.to(call.initial.dtype)
     dropped = torch.zeros_like(absorbed)
 
-    begins = (~at_exit & (steps > 0)).nonzero().squeeze(1)
+    begins = (~at_exit & (last[graphs.start.long()] >= 0)).nonzero().squeeze(1)
     node, state = graphs.start.long()[begins], call.initial[begins]
     mass = absorbed.new_ones(len(node))
     frontiers: list[Frontier] = []
     drawn = bool(call.record & {"pointer", "branch"})
     t = 0
     while len(node):
-        proposal = call.execute(state, node)  # equation 3
+        proposal = execute(state, node)  # equation 3
         logits = proposal.new_zeros(len(node), edges.shape[1]) if call.decide is None else call.decide(proposal, node)
         shares = branch_decisions(logits, edges[node], hard=call.hard)  # equation 4
         if drawn:
@@ -71,10 +74,10 @@ def run(call: PointerCall) -> Result:
         weight = torch.cat([mass[rows] * shares[rows, side] for side, rows in enumerate(sides)])
         arrived = mass.new_zeros(graphs.nodes).index_add_(0, target, weight)  # equation 6
         absorbed += arrived[exits]
-        followed = inner & (arrived >= call.prune)
-        dropped.index_add_(0, program, torch.where(inner & ~followed, arrived, 0.0))
         t += 1
-        followed &= (t < steps)[program]
+        in_time = inner & (t <= last)
+        followed = in_time & (arrived >= call.prune)
+        dropped.index_add_(0, program, torch.where(in_time & ~followed, arrived, 0.0))
 
         # Destinations: the nodes followed, then all exits.
         node = followed.nonzero().squeeze(1)

@@ -59,6 +59,20 @@ def test_masked_programs_have_the_exact_distribution(planted: Planted) -> None:
         predict("v0 = 5\n_\n_\n_", planted)
 
 
+def test_all_fillings_together_take_no_more_steps_than_one_program_may(planted: Planted) -> None:
+    """Otherwise a short program with two masked lines would hold a server for a quarter of an hour."""
+    lines, deep = ["v0 = 7"], ""
+    for k in range(1, 6):
+        lines += [f"{deep}v{k} = 9", f"{deep}while v{k} > 0:", f"{deep}  v{k} -= 1"]
+        deep += "  "
+    nest = "\n".join(lines) + f"\n{deep}v0 += 1"
+    complete = predict(nest, planted, digits=5)
+    assert (complete.value, complete.warnings[1:]) == (7 + 9**5, [])
+    partial = predict(f"{nest}\n_\n_", planted, digits=5)
+    assert partial.exit_mass == 0.0
+    assert any("goes on for longer than was followed" in warning for warning in partial.warnings)
+
+
 @pytest.mark.parametrize(
     ("source", "line"),
     [

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +79,8 @@ class AutomataModel:
 
         Args:
             programs: The programs.
-            max_steps: As in `run_automata`.
+            max_steps: Statements after which a program is given up. Fillings of masked lines share them evenly, so that
+                no program takes longer than others may.
             threads: How many threads run programs.
 
         Raises:
@@ -92,16 +93,18 @@ class AutomataModel:
             run = run_automata(automata, programs, self.places, max_steps=max_steps, threads=threads, variable=result)
             weights = np.where(run.status == ENDS, 1.0, 0.0)[:, None]
             return AutomataAnswers(run.value[:, None], weights, run.steps, run.status, run.stopped)
-        parts = []
-        for first in range(0, len(programs), _FEW):
-            some = [programs[i] for i in range(first, min(first + _FEW, len(programs)))]
-            fillings = [list(self._fillings(program)) for program in some]
-            table = ProgramTable.from_programs([filled for each in fillings for filled, _ in each])
-            run = run_automata(automata, table, self.places, max_steps=max_steps, threads=threads, variable=result)
-            ends = np.cumsum([len(each) for each in fillings]).tolist()
-            for program, each, end in zip(some, fillings, ends, strict=True):
-                which = slice(end - len(each), end)
-                parts.append((program, run.value[which], run.status[which], run.stopped[which], run.steps[which], each))
+        parts: list[Any] = [None] * len(programs)
+        for count in np.unique(masks).tolist():
+            which = np.flatnonzero(masks == count)
+            limit = max(1, max_steps // max(1, len(self._choices) ** count))
+            for some in (which[first : first + _FEW] for first in range(0, len(which), _FEW)):
+                fillings = [list(self._fillings(programs[i])) for i in some]
+                table = ProgramTable.from_programs([filled for each in fillings for filled, _ in each])
+                run = run_automata(automata, table, self.places, max_steps=limit, threads=threads, variable=result)
+                ends = np.cumsum([len(each) for each in fillings]).tolist()
+                for i, each, end in zip(some, fillings, ends, strict=True):
+                    runs = slice(end - len(each), end)
+                    parts[i] = (programs[i], *(x[runs] for x in (run.value, run.status, run.stopped, run.steps)), each)
         return _gather(parts)
 
     def walks(self, program: Program, most: int) -> Iterator[tuple[Program, float, Iterator[TableStep]]]:

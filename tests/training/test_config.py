@@ -16,6 +16,7 @@ from ipagnn.training.legacy import RENAMED, RETIRED
 from ipagnn.training.presets import PAPER_ROWS
 from ipagnn.training.resolve import resolve
 from ipagnn.training.runs.files import RunError
+from ipagnn.training.sweep.grid import read_grid
 
 tables = st.recursive(
     st.dictionaries(
@@ -238,3 +239,14 @@ def test_runs_with_settings_of_earlier_versions_are_read_and_not_trained(tmp_pat
     for key, without in RETIRED.items():
         with pytest.raises(ValueError, match=f"'{key}' is not a setting any more. Version 0.2.0 was the last"):
             TrainConfig.from_dict(parse_settings([f"{key}={without}"]))
+
+
+def test_settings_that_are_nested_too_deeply_are_told(tmp_path: Path) -> None:
+    deep = "[" * 50_000
+    file = tmp_path / "settings.toml"
+    file.write_text(f"seed = {deep}")
+    for read in (read_grid, lambda path: resolve(tmp_path / "r", file=path)):
+        with pytest.raises(ValueError, match=r"settings\.toml: it is nested too deeply"):
+            read(file)
+    with pytest.raises(ValueError, match="seed is '"):
+        resolve(tmp_path / "r", changes=parse_settings([f"seed={deep}"]))

@@ -64,5 +64,5 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
 def _parse_value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}\n")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):  # no setting has values nested so deeply
         return text

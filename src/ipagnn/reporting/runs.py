@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from ipagnn._common.typed import parse_json
 from ipagnn.models import ModelConfig, ProgramModel, available_models, find_model_file, load_model
 from ipagnn.models.files import MODEL_FILE
 from ipagnn.training.config import STREAM, TrainConfig
@@ -100,7 +101,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text())
+        content = parse_json(path.read_text())
     except ValueError as error:
         raise ValueError(
             f"{path} is not JSON: {error}. Restore it, or delete it and evaluate the run again."

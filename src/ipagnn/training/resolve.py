@@ -1,11 +1,11 @@
 """The settings of a run from what was given: a preset, a TOML file, single settings, or the run itself."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ipagnn._common.options import flatten, merge
+from ipagnn._common.typed import parse_toml
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.legacy import upgrade_settings
 from ipagnn.training.presets import PresetName, preset
@@ -36,7 +36,7 @@ def resolve(
     given: Mapping[str, Any] = {}
     if file is not None:
         try:
-            given = upgrade_settings(tomllib.loads(file.read_text("utf-8")))
+            given = upgrade_settings(parse_toml(file.read_text("utf-8")))
             TrainConfig.from_dict(given)  # so that a mistake in the file is told as one
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error

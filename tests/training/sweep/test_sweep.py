@@ -76,6 +76,13 @@ def test_trials_ended_early_go_on_only_without_asha(
         sweep(tmp_path, trials, asha=True)
 
 
+@pytest.mark.parametrize("content", ["[]", "{}", '{"trials": [3]}', "[" * 50_000])
+def test_a_damaged_table_is_told(trials: list[Trial], tmp_path: Path, content: str) -> None:
+    (tmp_path / SWEEP).write_text(content)
+    with pytest.raises(RunError, match=r"sweep\.json cannot be read: it"):
+        sweep(tmp_path, trials)
+
+
 def test_a_folder_of_other_settings_is_refused_before_ray_starts(
     trials: list[Trial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

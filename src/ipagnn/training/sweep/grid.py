@@ -2,7 +2,6 @@
 
 import random
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from ipagnn._common.hints import near_miss
 from ipagnn._common.options import flatten, merge
+from ipagnn._common.typed import parse_toml
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.legacy import upgrade_settings
 from ipagnn.training.presets import PresetName
@@ -45,7 +45,7 @@ def read_grid(path: Path) -> Grid:
         ValueError: It is not TOML, a setting is unknown, or a value is no list.
     """
     try:
-        grid: Grid = flatten(upgrade_settings(tomllib.loads(path.read_text("utf-8"))))
+        grid: Grid = flatten(upgrade_settings(parse_toml(path.read_text("utf-8"))))
         known = list(flatten(TrainConfig().to_dict()))
         for key, values in grid.items():
             if key not in known and not key.startswith("stages."):

@@ -16,9 +16,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ipagnn._common.typed import parse_json, typed_fields
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.runs.files import RunError, is_locked, locked, write_whole
-from ipagnn.training.runs.folder import RUN, RunFolder, read_metrics
+from ipagnn.training.runs.folder import RUN, RunFolder, read_file, read_metrics
 from ipagnn.training.runs.listing import summarise
 from ipagnn.training.sweep.grid import Trial
 from ipagnn.training.trainer import Progress, train
@@ -121,6 +122,13 @@ def select(results: Sequence[TrialResult]) -> TrialResult | None:
     return max(finished, key=lambda result: result.accuracy or 0.0, default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The content of `sweep.json`."""
+
+    trials: list[TrialResult]
+
+
 class _Board:
     """Where all trials stand: what the run folders say, and what only the sweep knows of them."""
 
@@ -132,9 +140,8 @@ class _Board:
         self._early: set[str] = set()
         self._errors: dict[str, str] = {}
         if (root / SWEEP).is_file():
-            for told in json.loads((root / SWEEP).read_text())["trials"]:
-                if told["state"] == "ended early":
-                    self._early.add(told["run"])
+            told = read_file(root / SWEEP, lambda text: typed_fields(_Table, parse_json(text), "it"))
+            self._early.update(trial.run for trial in told.trials if trial.state == "ended early")
 
     def over(self, index: int, asha: bool) -> bool:
         """Whether nothing is left to do for a trial; without ASHA those that it ended go on."""

@@ -22,9 +22,10 @@ from ipagnn.evaluation import evaluate, summarise
 from ipagnn.evaluation.answers import Answers
 from ipagnn.evaluation.metrics import METRICS, Metric, measure
 from ipagnn.languages.arithmetic import ProgramTable, parse
-from ipagnn.models import MODELS, Output, build_model, load_model, register_file
+from ipagnn.models import MODELS, Output, build_model, load_model, register_file, save_model
 from ipagnn.models.line_rnn import LineRNN
 from ipagnn.nn.targets import target_correct, target_loss
+from ipagnn.server.models import Offer
 from ipagnn.training import preset, train
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
@@ -50,6 +51,15 @@ def test_the_target_of_visits_by_hand(visits: Task) -> None:
     check_batch(batch, visits.targets)
     assert batch.targets["visited"].tolist() == [True, True, False, True, True, True, True]  # exits are the last two
     assert model.collator()([(parse(LOOP), 1)]).targets["visited"].tolist() == [True, True, False, True, True]
+
+
+def test_a_model_without_values_is_refused_where_values_are_asked_for(visits: Task, tmp_path: Path) -> None:
+    save_model(build_model("visits-ggnn", hidden=4), tmp_path / "visits.safetensors")
+    for ask in (ipagnn.predict, ipagnn.explain):
+        with pytest.raises(ValueError, match="predicts visited, and not the value of a program"):
+            ask(LOOP, tmp_path / "visits.safetensors")
+    with pytest.raises(ValueError, match="The model visits predicts visited"):
+        Offer([tmp_path / "visits.safetensors"]).warm_up()
 
 
 def test_loss_and_right_answers_follow_from_the_mask(visits: Task) -> None:

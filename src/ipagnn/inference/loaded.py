@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ipagnn.data import StepBudget
-from ipagnn.data.tasks import find_task
+from ipagnn.data.tasks import VALUE, find_task
 from ipagnn.languages.arithmetic import Grammar, Program, ProgramKind, parse
 from ipagnn.languages.arithmetic.card import DIGITS_MODEL
 from ipagnn.models import ModelConfig, ProgramModel, available_models, load_model
@@ -92,7 +92,13 @@ class LoadedModel:
         return self if digits is None else replace(self, model=self.model.with_digits(digits).eval())
 
     def check(self, program: Program) -> None:
-        """Refuse a program of a task that the model cannot do, or was not trained for."""
+        """Refuse a model that predicts no value, and a program of a task that it cannot do or was not trained for."""
+        if VALUE not in self.model.targets:
+            predicted = ", ".join(target.name for target in self.model.targets)
+            raise ValueError(
+                f"The model {self.name} predicts {predicted}, and not the value of a program, which is what is asked "
+                "here; choose another model, or measure this one with `ipagnn evaluate`."
+            )
         if not program.is_partial or ("partial" in self.model.tasks and self.task != "full"):
             return
         other = DEFAULT_MODELS["partial"]

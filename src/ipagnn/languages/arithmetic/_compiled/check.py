@@ -10,7 +10,6 @@ import numpy as np
 from numba import njit
 
 from ipagnn.languages.arithmetic import vocabulary as v
-from ipagnn.languages.arithmetic._compiled.statements import variable_of
 
 # Why a program is refused; `checks.REASONS` has the sentences. Of several reasons in one line, the first is told.
 (
@@ -54,25 +53,30 @@ def _kinds() -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 _KINDS = _kinds()
 _MAX_LINES, _NUMBER, _MAX_NUMBER, _VARIABLE, _VARIABLES = v.MAX_LINES, v.NUMBER, v.MAX_NUMBER, v.VARIABLE, v.VARIABLES
+_NONE, _SLOTS = 255, 9
 
 
-_MAX_VARIABLES, _MASK, _NO_OPERAND = v.MAX_VARIABLES, v.MASK, -2
-_NOBODY = v.VARIABLE + v.VARIABLES  # an id that no variable has
+def _variables() -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """By token, whatever it is: the variable of any language that it is, or `_NONE`."""
+    variables = np.full(2**16, _NONE, np.uint8)
+    for k in range(v.MAX_VARIABLES):
+        variables[v.variable_id(k)] = k
+    return variables
+
+
+_VARIABLE_OF = _variables()
 
 
 @njit(cache=True, nogil=True)
-def _find_source(tokens):  # type: ignore[no-untyped-def]
-    """The variable on the right of a statement, -1 for a number of any size, or that it is neither."""
-    first = np.int64(tokens[3])
-    source = variable_of(first) if first >= _VARIABLE else np.int64(-1)
-    is_number = _NUMBER <= first <= _NUMBER + _MAX_NUMBER
-    if not is_number and (source < 0 or source >= _MAX_VARIABLES or first in (_MASK, _NOBODY)):
-        return np.int64(_NO_OPERAND)
-    for slot in range(4, len(tokens)):
-        if tokens[slot] != 0 and not (is_number and _NUMBER <= tokens[slot] <= _NUMBER + _MAX_NUMBER and slot < 9):
-            return np.int64(_NO_OPERAND)
-        is_number = tokens[slot] != 0  # no part of a number after one that is not there
-    return source
+def _is_padded(line_tokens, line, is_number):  # type: ignore[no-untyped-def]
+    """Whether the slots behind the operand hold further parts of a number, if it is one, and then padding."""
+    wrong, part = False, is_number
+    for slot in range(4, line_tokens.shape[1]):
+        token = np.int64(line_tokens[line, slot])
+        there = token != 0
+        wrong |= there & ((not part) | (np.uintp(token - _NUMBER) > _MAX_NUMBER) | (slot >= _SLOTS))
+        part &= there
+    return not wrong
 
 
 @njit(cache=True, nogil=True)
@@ -108,7 +112,7 @@ def find_problem(line_offsets, line_tokens, task, extended=False):  # type: igno
             operation = np.int64(line_tokens[i, 1])
             variable = np.int64(line_tokens[i, 2])
             operand = np.int64(line_tokens[i, 3]) - _NUMBER
-            if indent < least or indent > most:
+            if np.uintp(indent - least) > np.uintp(most - least):  # one comparison for both ends
                 outside = indent < 0 or indent > _MAX_NUMBER
                 return (
                     program,
@@ -117,27 +121,23 @@ def find_problem(line_offsets, line_tokens, task, extended=False):  # type: igno
                 )
             kind = _KINDS[np.uintp(operation & 0xFFFF)]
             if extended and kind & _HAS_OPERAND:
-                variable = variable_of(variable)
-                if (
-                    variable < 0
-                    or variable >= _MAX_VARIABLES
-                    or line_tokens[i, 2] == _MASK
-                    or line_tokens[i, 2] == _NOBODY
-                ):
+                variable = np.int64(_VARIABLE_OF[np.uintp(variable & 0xFFFF)])
+                if variable == _NONE:
                     return program, np.int64(i) - start, BAD_VARIABLE
-                source = _find_source(line_tokens[i])
-                if source == _NO_OPERAND:
+                is_number = np.uintp(operand) <= _MAX_NUMBER
+                source = np.int64(_VARIABLE_OF[np.uintp((operand + _NUMBER) & 0xFFFF)])
+                if not (is_number or source != _NONE) or not _is_padded(line_tokens, i, is_number):
                     return program, np.int64(i) - start, BAD_OPERAND
-                if source >= 0 and not assigned >> source & 1:
+                if not is_number and not assigned >> source & 1:
                     return program, np.int64(i) - start, UNASSIGNED
                 assigned |= np.int64((kind & _ASSIGNS) != 0) << variable
                 if not assigned >> variable & 1:
                     return program, np.int64(i) - start, UNASSIGNED
             elif kind & _HAS_OPERAND:
                 variable -= _VARIABLE
-                if variable < 0 or variable >= _VARIABLES:
+                if np.uintp(variable) >= _VARIABLES:
                     return program, np.int64(i) - start, BAD_VARIABLE
-                if operand < 0 or operand > _MAX_NUMBER:
+                if np.uintp(operand) > _MAX_NUMBER:
                     return program, np.int64(i) - start, BAD_OPERAND
                 assigned |= np.int64((kind & _ASSIGNS) != 0) << variable
                 if not assigned >> variable & 1:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, grammar_statements, masked_choices
 from ipagnn.languages.arithmetic.targets import final_values
-from ipagnn.languages.arithmetic.vocabulary import MAX_NUMBER, OPERATION
+from ipagnn.languages.arithmetic.vocabulary import MASK, MAX_NUMBER, OPERATION
 from ipagnn.models.base import ProgramModel, StageProgress
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.masks import fill_masks
@@ -29,7 +29,7 @@ from ipagnn.nn.environment_reference import run_environment_reference
 from ipagnn.nn.values.base import Values
 from ipagnn.nn.values.classes import Classes
 from ipagnn.nn.values.digits import MAX_DIGITS, Digits, places_of
-from ipagnn.ops.pointer.environment import WRITES, plan_environment
+from ipagnn.ops.pointer.environment import WRITES, EnvironmentPlan, plan_environment
 from ipagnn.ops.pointer.rows import RowValues, plan_rows, record_rows
 
 if TYPE_CHECKING:
@@ -297,7 +297,10 @@ class EnvIPAGNN(ProgramModel):
 
     def prepare(self, batch: Batch, *, record: Collection[str] = ()) -> Batch:
         """See `ProgramModel.prepare`."""
-        batch.graphs.plan(plan_rows)
+        if bool((batch.node_tokens[:, 1] == MASK).any()):
+            batch.graphs.plan(plan_rows)
+        else:
+            batch.plan(_planner(self.config.grammar.target_variable))
         return batch
 
     def _run(self, batch: Batch, graphs: Graphs, record: frozenset[str], all_nodes: bool) -> dict[str, Tensor]:
@@ -306,7 +309,11 @@ class EnvIPAGNN(ProgramModel):
             score, found = run_environment_reference(self.values, batch, self.config.grammar.target_variable, record)
             return found | self._scored(score, batch, record)
         target = batch.target if record == {"likelihood"} else None
-        plan = plan_environment(graphs, batch.node_tokens, self.config.grammar.target_variable)
+        variable = self.config.grammar.target_variable
+        if graphs is batch.graphs:
+            plan = batch.plan(_planner(variable))
+        else:  # a filling of masked lines, for which the graphs are planned once
+            plan = plan_environment(graphs, batch.node_tokens, variable)
         if target is not None:
             followed = self.values.follow_target(plan, target, SMALLEST_MASS)
             if followed is not None:
@@ -329,6 +336,12 @@ class EnvIPAGNN(ProgramModel):
         if "likelihood" not in record:
             return {"probability": score}
         return {"probability": score, "likelihood": score.gather(1, batch.target[:, None]).squeeze(1)}
+
+
+@cache
+def _planner(target_variable: int) -> Callable[[Batch], EnvironmentPlan]:
+    """What plans complete programs whose output reads the variable."""
+    return lambda batch: plan_environment(batch.graphs, batch.node_tokens, target_variable)
 
 
 def check_classes(grammar: Grammar) -> None:

@@ -106,10 +106,10 @@ class Classes(Values):
         """See `Values.follow_target`: compiled code, on CPUs."""
         if not can_follow(self.embedding):
             return None
-        gate, offset = self._pairs(plan.pair_operation, plan.pair_operand)
         scale = self.embedding.shape[1] ** 0.5
         weights = (
-            *(self.embedding[: self.modulus], self.read, gate, offset, self.layer, self.layer_bias),
+            *(self.embedding, self.read, self.gate_operation, self.gate_operand, self.offset_operation),
+            *(self.offset_operand, self.offset_bias, self.layer, self.layer_bias),
             *(scale * self.project, scale * self.project_bias, self.output_bias, self.branch, self.branch_bias),
         )
         return follow(plan, target, *weights, spare=self._spare, epsilon=epsilon)

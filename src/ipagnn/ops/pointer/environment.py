@@ -5,14 +5,14 @@ and read from there (`_compiled/environment.py`), and each distinct statement on
 What no output depends on is not computed.
 """
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ipagnn.data.graphs import Graphs
+from ipagnn.data.graphs import Graphs, Tensors
 from ipagnn.languages.arithmetic.vocabulary import (
     ADD,
     ASSIGN,
@@ -36,7 +36,7 @@ WRITES = np.isin(np.arange(OPERATION, OPERATION + len(OPERATIONS)), [ADD, SUBTRA
 
 
 @dataclass(frozen=True, slots=True)
-class EnvironmentPlan:
+class EnvironmentPlan(Tensors):
     """What a batch computes, and in which order.
 
     First all literals; then at each step its mixtures, statements and conditions. What is read later has a place among
@@ -93,12 +93,6 @@ class EnvironmentPlan:
     row_writes: Tensor
     arrival_offsets: Tensor
     arrivals: Tensor
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same on `device`."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        moved: dict[str, Any] = {name: x.to(device) for name, x in values.items() if isinstance(x, Tensor)}
-        return replace(self, **moved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The packed execution of an environment with beliefs over classes on a CPU; see `environment_forward`."""
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -8,15 +7,21 @@ import torch
 from torch import Tensor
 
 from ipagnn.ops.pointer.cpu.environment_backward import backward
-from ipagnn.ops.pointer.cpu.environment_forward import Memory, Plan, Weights, forward
-from ipagnn.ops.pointer.cpu.math import product
+from ipagnn.ops.pointer.cpu.environment_forward import forward
+from ipagnn.ops.pointer.cpu.environment_gradients import Gradients
+from ipagnn.ops.pointer.cpu.environment_layout import Layout, Memory, Plan, Weights, lay_out
+from ipagnn.ops.pointer.cpu.team import YIELD, counters, run_together
+from ipagnn.ops.pointer.cpu.tiles import padded, panels_for
 from ipagnn.ops.pointer.environment import EnvironmentPlan
+
+LEAST_WORK = 1e5
+"""Rows times H for each thread; with less a second one wins nothing."""
 
 
 def can_follow(weight: Tensor) -> bool:
     """Whether there is compiled code for weights like this one."""
     plain = weight.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-    return plain and product(weight.dtype) is not None
+    return plain and weight.dtype in (torch.float32, torch.float64)
 
 
 def follow(
@@ -27,8 +32,7 @@ def follow(
     Args:
         plan: What is computed when.
         target: Of each program.
-        weights: E, W, the gates and offsets of all pairs, L and its bias, P and its bias (both times the root of D), c,
-            and the Dense layer of decisions and its bias.
+        weights: As in `Gradients`.
         spare: Memory of passes that are over. This one takes some and gives it back after its backward pass.
         epsilon: Added to the mass that mixtures are divided by.
     """
@@ -45,53 +49,27 @@ class _Follow(torch.autograd.Function):
     def forward(
         ctx: Any, plan: EnvironmentPlan, target: Tensor, spare: Any, epsilon: float, *weights: Tensor
     ) -> Tensor:
-        classes, read, gate, offset, layer, layer_bias, project, project_bias, output_bias, branch, branch_bias = (
-            weight.detach().contiguous() for weight in weights
-        )
-        loaded = Weights(
-            *(
-                each.numpy()
-                for each in (
-                    *(classes, classes.T.contiguous(), read, read.T.contiguous(), gate, offset),
-                    *(layer, layer.T.contiguous(), layer_bias, project, project.T.contiguous(), project_bias),
-                    *(output_bias, branch.T.contiguous(), branch_bias),
-                )
-            )
-        )
-        arrays = _arrays(plan, target)
-        buffers = spare.pop() if spare else {}
-        memory = _memory(arrays, loaded, buffers, classes)
-        forward(product(classes.dtype), loaded, arrays, memory, epsilon)
-        ctx.held = loaded, arrays, memory, buffers, spare, epsilon
+        found = [weight.detach().contiguous() for weight in weights]
+        arrays, buffers = _arrays(plan, target), spare.pop() if spare else {}
+        layout = Layout(*lay_out(arrays))
+        loaded = _weights(found, buffers)
+        memory = _memory(arrays, layout, loaded, buffers, found[0])
+        threads = max(1, min(torch.get_num_threads(), int(len(layout.pair) * len(loaded.layer) / LEAST_WORK)))
+        count = counters(2 * len(arrays.steps) + 1)
+        run_together(lambda: forward(count, YIELD, loaded, arrays, layout, memory, epsilon), threads)
+        ctx.held = loaded, arrays, layout, memory, buffers, spare, epsilon, threads
         return torch.from_numpy(memory.result.copy())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        loaded, arrays, memory, buffers, spare, epsilon = ctx.held
-        d_result = gradients[0].contiguous()
-        backward(product(d_result.dtype), loaded, arrays, memory, d_result.numpy(), epsilon)
-        m = Memory(*map(torch.from_numpy, memory))
-        seen_views, seen, unseen = _places(arrays)
-        scaled = m.d_views[seen_views] * m.scale[seen, None]
-        d_classes = m.seen.T @ scaled
-        d_classes.addmm_(m.d_logits.T, m.y[seen]).addmm_(m.unseen.T, m.y[unseen])
-        d_classes[0] += m.d_views[0]
-        stated = slice(arrays.literals, None)
-        found = (
-            d_classes,
-            m.x[stated].T @ m.d_a[stated],
-            m.d_gate.clone(),
-            m.d_offset.clone(),
-            m.h.T @ m.d_z,
-            m.d_z.sum(0),
-            m.z.T @ m.d_y,
-            m.d_y.sum(0),
-            m.d_logits.sum(0) + m.unseen.sum(0),
-            m.z.T @ m.d_branch,
-            m.d_branch.sum(0),
-        )
+        loaded, arrays, layout, memory, buffers, spare, epsilon, threads = ctx.held
+        d_result = gradients[0].contiguous().numpy()
+        sums = Gradients(*(np.empty_like(getattr(loaded, name)) for name in Gradients._fields))
+        sums = sums._replace(branch=np.empty_like(loaded.branch.T, order="C"))
+        count = counters(2 * len(arrays.steps) + 2)
+        run_together(lambda: backward(count, YIELD, loaded, arrays, layout, memory, sums, d_result, epsilon), threads)
         spare[:] = [buffers]
-        return (None, None, None, None, *found)
+        return (None, None, None, None, *map(torch.from_numpy, sums))
 
 
 def _arrays(plan: EnvironmentPlan, target: Tensor) -> Plan:
@@ -104,44 +82,45 @@ def _arrays(plan: EnvironmentPlan, target: Tensor) -> Plan:
     return Plan(**{name: array(name) for name in Plan._fields[:-1]}, target=target.numpy())
 
 
-def _places(plan: Plan) -> tuple[Tensor, Tensor, Tensor]:
-    """Which views belong to what is written with one, and the numbers of what is written with and without one."""
-    views, seen = [np.arange(plan.viewed_literals) + 1], [np.arange(plan.viewed_literals)]
-    view = 1 + plan.viewed_literals
-    for t, (first, _) in enumerate(pairwise(plan.statements.tolist())):
-        view += plan.mixtures[t + 1] - plan.mixtures[t]
-        views.append(view + np.arange(plan.viewed[t]))
-        seen.append(plan.literals + first + np.arange(plan.viewed[t]))
-        view += plan.viewed[t]
-    with_view = np.concatenate(seen)
-    others = np.ones(plan.literals + len(plan.statement_pair), np.bool_)
-    others[with_view] = False
-    return tuple(map(torch.from_numpy, (np.concatenate(views), with_view, np.flatnonzero(others))))  # type: ignore[return-value]
+def _weights(found: list[Tensor], buffers: dict[str, Any]) -> Weights:
+    """The weights, and memory for those that rows are multiplied with."""
+    arrays = dict(zip(Gradients._fields, (each.numpy() for each in found), strict=True))
+    arrays["branch"] = np.ascontiguousarray(arrays["branch"].T)
+    classes, (width, hidden), kind = len(arrays["output_bias"]), arrays["read"].shape, arrays["read"].dtype
+    if "panels" not in buffers or buffers["panels"][0].dtype != kind:
+        shapes = (
+            *((width + 1, classes), (classes, width), (width, hidden), (hidden, width), (width, hidden)),
+            *((hidden, width), (width + 1, hidden), (hidden, width), (hidden + 1, hidden), (hidden, hidden)),
+            *((hidden + 1, width), (width, hidden)),
+        )
+        buffers["panels"] = [panels_for(inner, columns, kind) for inner, columns in shapes]
+    return Weights(*arrays.values(), *buffers["panels"])
 
 
-def _memory(plan: Plan, weights: Weights, buffers: dict[str, Tensor], like: Tensor) -> Memory:
+def _memory(plan: Plan, layout: Layout, weights: Weights, buffers: dict[str, Any], like: Tensor) -> Memory:
     """Memory for a pass: what is in `buffers` where it is large enough. What is new replaces it."""
-    classes, width = weights.classes.shape
-    hidden, pairs = weights.layer.shape[0], len(weights.gate)
-    conditions, queries = len(plan.condition_pair), len(plan.query_program)
-    written = plan.literals + len(plan.statement_pair)
-    rows, seen = written + conditions, plan.viewed_literals + int(plan.viewed.sum())
+    size = like.itemsize
+    classes = padded(len(weights.output_bias), size)
+    width, hidden = (padded(columns + 1, size) for columns in weights.read.shape)
+    pairs = len(plan.pair_operand) - plan.literals
+    conditions, queries, steps = len(plan.condition_pair), len(plan.query_program), len(plan.row_program)
+    rows, written, seen = len(layout.pair), len(layout.written), len(layout.place)
     views = 1 + seen + int(plan.mixtures[-1])
-    steps, programs = len(plan.row_program), len(plan.arrival_offsets) - 1 - len(plan.row_program)
     shapes: dict[str, tuple[int, ...]] = {
-        **dict.fromkeys(("x", "d_x", "d_y"), (rows, width)),
+        **dict.fromkeys(("x", "d_x"), (rows, width)),
         **dict.fromkeys(("a", "h", "h_slope", "z", "z_slope", "d_z", "d_h", "d_a"), (rows, hidden)),
-        "y": (written, width),
-        **dict.fromkeys(("seen", "d_logits"), (seen, classes)),
-        "unseen": (written - seen, classes),
+        **dict.fromkeys(("y", "weighted", "d_y"), (written, width)),
+        "belief": (written, classes),
+        "d_logits": (seen, classes),
         "scale": (written,),
+        **dict.fromkeys(("number", "d_number"), (pairs, width)),
+        **dict.fromkeys(("gate", "offset", "d_gate", "d_offset"), (pairs, hidden)),
         **dict.fromkeys(("views", "d_views"), (views, width)),
         **dict.fromkeys(("likelihood", "d_likelihood"), (queries,)),
         **dict.fromkeys(("shares", "d_shares"), (conditions, 2)),
-        "d_branch": (rows, 2),
+        "d_branch": (conditions,),
         **dict.fromkeys(("mass", "joint", "after", "d_mass", "d_joint", "d_after"), (steps,)),
-        "result": (programs,),
-        **dict.fromkeys(("d_gate", "d_offset"), (pairs, hidden)),
+        "result": (len(plan.arrival_offsets) - 1 - steps,),
     }
     found = []
     for name in Memory._fields:

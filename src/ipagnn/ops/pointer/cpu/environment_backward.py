@@ -1,180 +1,201 @@
 """The way back through `environment_forward`, by hand: gradients of all that is multiplied.
 
-Gradients of weights are products over all rows, which are left to the caller.
+Gradients of weights are products over all rows: see `environment_gradients`, whose chunks are the last phase here.
 """
 
-from ipagnn.ops.pointer.cpu.math import jit, multiply
+from ipagnn.ops.pointer.cpu.environment_gradients import count_sums, sum_numbers, sum_up
+from ipagnn.ops.pointer.cpu.environment_layout import chunk_of, count_chunks, rows_of
+from ipagnn.ops.pointer.cpu.math import inlined, jit
+from ipagnn.ops.pointer.cpu.team import done, take, wait
+from ipagnn.ops.pointer.cpu.tiles import multiply_rows
 
 
-@jit
-def _write_backward(address, w, p, m, first_row, first, last, seen, viewed, view):  # type: ignore[no-untyped-def]
+@inlined
+def _write_backward(w, p, lay, m, first, last):  # type: ignore[no-untyped-def]
     """From the gradients of views and likelihoods to that of z; see `_write`."""
-    unseen = first - seen
-    count, rest = viewed, last - first - viewed
-    zero = m.mass.dtype.type(0)
-    if count:
-        multiply(address, m.d_views[view : view + count], w.classes_t, m.d_logits[seen : seen + count], 0)
-    for i in range(last - first):
-        scale = m.scale[first + i]
-        asked = range(p.query_offsets[first + i], p.query_offsets[first + i + 1])
-        dot = zero
+    classes, width = len(w.output_bias), w.read.shape[0]
+    seen = first < len(lay.place)
+    if seen:
+        multiply_rows(m.d_views, lay.place[first], lay.place[last - 1] + 1, w.to_logits, width, m.d_logits, first, 0)
+    else:
+        multiply_rows(m.belief, first, last, w.to_view, classes, m.d_y, first, 0)
+    for row in range(first, last):
+        scale, written = m.scale[row], lay.written[row]
+        asked = range(p.query_offsets[written], p.query_offsets[written + 1])
+        dot = scale - scale
         for q in asked:
             dot += m.d_likelihood[q] * m.likelihood[q]
-        if i < count:
-            belief, gradient = m.seen[seen + i], m.d_logits[seen + i]
-            total = zero
-            for j in range(len(belief)):
-                total += belief[j] * gradient[j]
-            dot += total * scale
-            for j in range(len(belief)):
-                gradient[j] = belief[j] * scale * (gradient[j] - dot)
+        if seen:
+            view = lay.place[row]
+            for j in range(width):  # the sum over classes of belief times gradient
+                dot += m.views[view, j] * m.d_views[view, j]
+            for j in range(classes):
+                m.d_logits[row, j] = m.belief[row, j] * scale * (m.d_logits[row, j] - dot)
+            for q in asked:
+                m.d_logits[row, p.target[p.query_program[q]]] += m.d_likelihood[q] * m.likelihood[q]
+            for j in range(width):
+                m.weighted[row, j] = m.d_views[view, j] * scale
+            m.weighted[row, width] = 0
         else:
-            gradient = m.unseen[unseen + i - count]
             factor = -scale * dot
-            for j in range(len(gradient)):
-                gradient[j] *= factor
-        for q in asked:
-            gradient[p.target[p.query_program[q]]] += m.d_likelihood[q] * m.likelihood[q]
-    d_y = m.d_y[first_row : first_row + last - first]
-    if count:
-        multiply(address, m.d_logits[seen : seen + count], w.classes, d_y[:count], 0)
-    if rest:
-        multiply(address, m.unseen[unseen : unseen + rest], w.classes, d_y[count:], 0)
-    multiply(address, d_y, w.project_t, m.d_z[first_row : first_row + last - first], 0)
+            for j in range(width + 1):
+                m.weighted[row, j] = m.y[row, j] * factor
+            for j in range(width):
+                m.d_y[row, j] *= factor
+            for q in asked:
+                target, gradient = p.target[p.query_program[q]], m.d_likelihood[q] * m.likelihood[q]
+                for j in range(width):
+                    m.d_y[row, j] += gradient * w.embedding[target, j]
+    if seen:
+        multiply_rows(m.d_logits, first, last, w.to_view, classes, m.d_y, first, 0)
+    multiply_rows(m.d_y, first, last, w.project_back, width, m.d_z, first, 0)
 
 
-@jit
-def _upper_backward(address, w, m, first, last):  # type: ignore[no-untyped-def]
-    """From the gradient of z to that of what goes into h's gelu."""
+@inlined
+def _decide_backward(w, lay, m, first, last):  # type: ignore[no-untyped-def]
+    """From the gradients of shares to that of z."""
     for row in range(first, last):
-        d_h, d_z, slope = m.d_h[row], m.d_z[row], m.z_slope[row]
-        for j in range(len(d_z)):
-            d_h[j] = d_z[j]
-        for j in range(len(d_z)):
-            d_z[j] *= slope[j]
-    multiply(address, m.d_z[first:last], w.layer_t, m.d_h[first:last], 1)
+        c = row - len(lay.written)
+        slope = m.shares[c, 0] * m.shares[c, 1] * (m.d_shares[c, 0] - m.d_shares[c, 1])
+        m.d_branch[c] = slope
+        for j in range(w.layer.shape[0]):
+            m.d_z[row, j] = slope * (w.branch[0, j] - w.branch[1, j])
+
+
+@inlined
+def _network_backward(w, p, lay, m, first, last, literal):  # type: ignore[no-untyped-def]
+    """From the gradient of z to that of the views that rows read; see `_network`."""
+    hidden = w.layer.shape[0]
     for row in range(first, last):
-        d_h, slope = m.d_h[row], m.h_slope[row]
-        for j in range(len(d_h)):
-            d_h[j] *= slope[j]
+        for j in range(hidden):
+            d_z = m.d_z[row, j]
+            m.d_h[row, j] = d_z
+            m.d_z[row, j] = d_z * m.z_slope[row, j]
+    multiply_rows(m.d_z, first, last, w.layer_back, hidden, m.d_h, first, 1)
+    for row in range(first, last):
+        for j in range(hidden):
+            m.d_h[row, j] *= m.h_slope[row, j]
+        if not literal:
+            pair = lay.pair[row] - p.literals
+            for j in range(hidden):
+                m.d_a[row, j] = m.d_h[row, j] * m.gate[pair, j]
+    if literal:
+        multiply_rows(m.d_h, first, last, w.offset_back, hidden, m.d_x, first, 0)
+    else:
+        multiply_rows(m.d_a, first, last, w.read_back, hidden, m.d_x, first, 0)
 
 
-@jit
-def _hidden_backward(w, m, row, pair):  # type: ignore[no-untyped-def]
-    """From the gradient of what goes into h's gelu to those of gate, offset and a."""
-    d_h, a, gate, d_a, d_gate, d_offset = (
-        m.d_h[row],
-        m.a[row],
-        w.gate[pair],
-        m.d_a[row],
-        m.d_gate[pair],
-        m.d_offset[pair],
-    )
-    for j in range(len(d_h)):
-        d_gate[j] += d_h[j] * a[j]
-    for j in range(len(d_h)):
-        d_offset[j] += d_h[j]
-    for j in range(len(d_h)):
-        d_a[j] = d_h[j] * gate[j]
+@inlined
+def _add_views(lay, m, first, last, width):  # type: ignore[no-untyped-def]
+    """Add the gradients of what rows read to those of views."""
+    for row in range(first, last):
+        view = lay.reads[row]
+        for j in range(width):
+            m.d_views[view, j] += m.d_x[row, j]
 
 
-@jit
-def _add(total, values):  # type: ignore[no-untyped-def]
-    for j in range(len(values)):
-        total[j] += values[j]
-
-
-@jit
-def backward(address, w, p, m, d_result, epsilon):  # type: ignore[no-untyped-def]
-    """The way back: gradients of what weights multiply, and of gates, offsets and views."""
-    rows = p.steps[-1]
+@inlined
+def _mix_backward(p, lay, m, t, width, epsilon):  # type: ignore[no-untyped-def]
+    """From the gradients of a step's mixtures to those of what they mix."""
     one, zero = m.mass.dtype.type(1), m.mass.dtype.type(0)
-    for array in (m.d_likelihood, m.d_mass, m.d_joint, m.d_after):
-        array[:] = zero
-    for wide in (m.d_shares, m.d_views, m.d_gate, m.d_offset):
-        wide[:] = zero
-    for i in range(len(m.result)):
-        for e in range(p.arrival_offsets[rows + i], p.arrival_offsets[rows + i + 1]):
-            source, side = p.arrivals[e] // 2, p.arrivals[e] % 2
+    for i in range(p.mixtures[t], p.mixtures[t + 1]):
+        mass = m.mass[p.mixture_row[i]]
+        if mass <= 0:
+            continue
+        mixed = lay.mixtures[t] + i - p.mixtures[t]
+        total = zero
+        for j in range(width):
+            total += m.views[mixed, j] * m.d_views[mixed, j]
+        m.d_mass[p.mixture_row[i]] -= total / (mass + epsilon)
+        for k in range(p.mixture_offsets[i], p.mixture_offsets[i + 1]):
+            source, side = p.arrivals[p.argument_edge[k]] // 2, p.arrivals[p.argument_edge[k]] % 2
             c = p.row_condition[source]
-            m.d_after[source] += d_result[i] * (m.shares[c, side] if c >= 0 else one)
-            if c >= 0:
-                m.d_shares[c, side] += d_result[i] * m.after[source]
-    row, view, seen = len(m.z), len(m.views), len(m.seen)
-    for t in range(len(p.steps) - 2, -1, -1):
-        for r in range(p.steps[t], p.steps[t + 1]):
-            q = p.row_query[r]
-            if q >= 0:
-                m.d_mass[r] += m.d_after[r] * m.likelihood[q]
-                m.d_likelihood[q] += m.d_after[r] * m.mass[r]
-            elif not p.row_writes[r]:
-                m.d_joint[r] = m.d_after[r]
-        first, last = p.statements[t], p.statements[t + 1]
-        first_condition, last_condition = p.conditions[t], p.conditions[t + 1]
-        end = row
-        stated = end - (last_condition - first_condition)
-        row = stated - (last - first)
-        for i in range(last_condition - first_condition):
-            c = first_condition + i
-            slope = m.shares[c, 0] * m.shares[c, 1] * (m.d_shares[c, 0] - m.d_shares[c, 1])
-            m.d_branch[stated + i, 0], m.d_branch[stated + i, 1] = slope, -slope
-            d_z = m.d_z[stated + i]
-            for j in range(len(d_z)):
-                d_z[j] = slope * (w.branch[0, j] - w.branch[1, j])
-            m.d_y[stated + i] = zero
-        if last > first:
-            view -= p.viewed[t]
-            seen -= p.viewed[t]
-            m.d_branch[row:stated] = zero
-            _write_backward(address, w, p, m, row, p.literals + first, p.literals + last, seen, p.viewed[t], view)
-        if end > row:
-            _upper_backward(address, w, m, row, end)
-            for i in range(last - first):
-                _hidden_backward(w, m, row + i, p.statement_pair[first + i])
-            for i in range(last_condition - first_condition):
-                _hidden_backward(w, m, stated + i, p.condition_pair[first_condition + i])
-            multiply(address, m.d_a[row:end], w.read_t, m.d_x[row:end], 0)
-            for i in range(last - first):
-                _add(m.d_views[p.statement_reads[first + i]], m.d_x[row + i])
-            for i in range(last_condition - first_condition):
-                _add(m.d_views[p.condition_reads[first_condition + i]], m.d_x[stated + i])
-        view -= p.mixtures[t + 1] - p.mixtures[t]
-        for i in range(p.mixtures[t], p.mixtures[t + 1]):
-            mass = m.mass[p.mixture_row[i]]
-            if mass <= 0:
-                continue
-            mixed, d_mixed = m.views[view + i - p.mixtures[t]], m.d_views[view + i - p.mixtures[t]]
+            b = m.shares[c, side] if c >= 0 else one
+            weight = m.mass[source] * b / (mass + epsilon)
+            brought = p.argument_view[k]
             total = zero
-            for j in range(len(mixed)):
-                total += mixed[j] * d_mixed[j]
-            m.d_mass[p.mixture_row[i]] -= total / (mass + epsilon)
-            for k in range(p.mixture_offsets[i], p.mixture_offsets[i + 1]):
-                source, side = p.arrivals[p.argument_edge[k]] // 2, p.arrivals[p.argument_edge[k]] % 2
-                c = p.row_condition[source]
-                b = m.shares[c, side] if c >= 0 else one
-                weight = m.mass[source] * b / (mass + epsilon)
-                brought, d_brought = m.views[p.argument_view[k]], m.d_views[p.argument_view[k]]
-                total = zero
-                for j in range(len(mixed)):
-                    total += brought[j] * d_mixed[j]
-                for j in range(len(mixed)):
-                    d_brought[j] += weight * d_mixed[j]
-                total /= mass + epsilon
-                m.d_mass[source] += total * b
-                if c >= 0:
-                    m.d_shares[c, side] += total * m.mass[source]
-        for r in range(p.steps[t], p.steps[t + 1]):
+            for j in range(width):
+                total += m.views[brought, j] * m.d_views[mixed, j]
+            for j in range(width):
+                m.d_views[brought, j] += weight * m.d_views[mixed, j]
+            total /= mass + epsilon
+            m.d_mass[source] += total * b
+            if c >= 0:
+                m.d_shares[c, side] += total * m.mass[source]
+
+
+@inlined
+def _arrive_backward(p, lay, m, t, width, epsilon):  # type: ignore[no-untyped-def]
+    """Back through what arrives at step `t + 1`, and what the rows of step t wrote; see `_arrive`."""
+    steps = len(p.steps) - 1
+    if t + 1 < steps:
+        for group in range(3):
+            first, last = rows_of(lay, t + 1, group)
+            _add_views(lay, m, first, last, width)
+        _mix_backward(p, lay, m, t + 1, width, epsilon)
+        for r in range(p.steps[t + 1], p.steps[t + 2]):
             for e in range(p.arrival_offsets[r], p.arrival_offsets[r + 1]):
                 source, side = p.arrivals[e] // 2, p.arrivals[e] % 2
                 c = p.row_condition[source]
-                b = m.shares[c, side] if c >= 0 else one
+                b = m.shares[c, side] if c >= 0 else m.mass.dtype.type(1)
                 m.d_mass[source] += m.d_mass[r] * b
                 m.d_after[source] += m.d_joint[r] * b
                 if c >= 0:
                     m.d_shares[c, side] += m.d_mass[r] * m.mass[source] + m.d_joint[r] * m.after[source]
-    m.d_branch[: p.literals] = zero
-    if p.literals:
-        _write_backward(address, w, p, m, 0, 0, p.literals, 0, p.viewed_literals, 1)
-        _upper_backward(address, w, m, 0, p.literals)
-    for i in range(p.literals):
-        _add(m.d_offset[i], m.d_h[i])
+    if t < 0:
+        return
+    for r in range(p.steps[t], p.steps[t + 1]):
+        q = p.row_query[r]
+        if q >= 0:
+            m.d_mass[r] += m.d_after[r] * m.likelihood[q]
+            m.d_likelihood[q] += m.d_after[r] * m.mass[r]
+        elif not p.row_writes[r]:
+            m.d_joint[r] = m.d_after[r]
+
+
+@inlined
+def _exit_backward(p, m, d_result):  # type: ignore[no-untyped-def]
+    """Begin with the gradients of what arrives at exits."""
+    rows = p.steps[-1]
+    for array in (m.d_likelihood, m.d_mass, m.d_joint, m.d_after):
+        array[:] = 0
+    for wide in (m.d_shares, m.d_views):
+        wide[:] = 0
+    for i in range(len(m.result)):
+        for e in range(p.arrival_offsets[rows + i], p.arrival_offsets[rows + i + 1]):
+            source, side = p.arrivals[e] // 2, p.arrivals[e] % 2
+            c = p.row_condition[source]
+            m.d_after[source] += d_result[i] * (m.shares[c, side] if c >= 0 else m.mass.dtype.type(1))
+            if c >= 0:
+                m.d_shares[c, side] += d_result[i] * m.after[source]
+
+
+@jit
+def backward(counters, give_way, w, p, lay, m, g, d_result, epsilon):  # type: ignore[no-untyped-def]
+    """The way back, and the gradients of all weights. Every thread of a team calls it."""
+    steps, width = len(p.steps) - 1, w.read.shape[0]
+    rows = 2 * steps + 2  # phases; one for the sums over rows and one for what is left follow
+    for phase in range(rows + 2):
+        t = steps - 1 - phase // 2  # down to -1, the literals
+        count = count_sums(w) if phase == rows else 1 if phase % 2 == 0 or phase > rows else count_chunks(lay, t)
+        while True:
+            chunk = take(counters, phase, count)
+            if chunk < 0:
+                break
+            if phase == rows:
+                sum_up(w, p, lay, m, g, chunk)
+            elif phase > rows:
+                sum_numbers(w, p, lay, m, g)
+            elif phase % 2 == 0:
+                if phase == 0:
+                    _exit_backward(p, m, d_result)
+                _arrive_backward(p, lay, m, t, width, epsilon)
+            else:
+                group, first, last = chunk_of(lay, t, chunk)
+                if group == 2:
+                    _decide_backward(w, lay, m, first, last)
+                else:
+                    _write_backward(w, p, lay, m, first, last)
+                _network_backward(w, p, lay, m, first, last, t < 0)
+            done(counters, phase)
+        wait(counters, phase, count, give_way)

@@ -14,6 +14,9 @@ from numba.extending import intrinsic, overload
 
 jit = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz", "arcp"})
 # Not numbers stay what they are: training looks for them.
+inlined = njit(nogil=True, error_model="numpy", inline="always", fastmath={"contract", "reassoc", "nsz", "arcp"})
+# For what computes with floats within a function: the compiler has some freedom in how, which it may use differently in
+# each copy, and which copy a call reaches depends on whether the caller was compiled now or read from the cache.
 
 
 @cache

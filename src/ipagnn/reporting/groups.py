@@ -12,6 +12,7 @@ from ipagnn.evaluation.benchmark import D_TEST, on_paper_test_set
 from ipagnn.languages.arithmetic import AUTHORS, PAPER
 from ipagnn.reporting import paper
 from ipagnn.training.config import RESUMABLE_FIELDS, STREAM, TrainConfig
+from ipagnn.training.optim.algorithms import ALGORITHMS
 
 Document = dict[str, Any]
 
@@ -23,14 +24,13 @@ _NOT_PART: Final = RESUMABLE_FIELDS | {
     "optimizer.norm_limit",
 }
 """Settings that runs of one group may differ in."""
-_OPTIMIZERS: Final = {"adam": "Adam", "sgd": "SGD", "muon": "Muon"}
 
 
 def describe_settings(config: TrainConfig) -> str:
     """The settings of a run in a few words, without its model, task, batch size and number of programs."""
     default = TrainConfig()
     rate = max((stage.learning_rate for stage in config.stages), default=config.optimizer.learning_rate)
-    words = [f"H {config.model.hidden}", f"{_OPTIMIZERS[config.optimizer.algorithm]} at {rate:g}"]
+    words = [f"H {config.model.hidden}", f"{ALGORITHMS[config.optimizer.algorithm].title} at {rate:g}"]
     if config.stages:
         words.append(f"in {len(config.stages)} stages, up to {max(stage.length for stage in config.stages)} lines")
     if config.data.trace_limit:

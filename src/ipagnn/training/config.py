@@ -13,6 +13,7 @@ from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, MIN_LENGTH
 from ipagnn.models import IPAGNN, MODELS, ModelConfig, config_from_dict
 from ipagnn.models.legacy import upgrade_model
 from ipagnn.training.legacy import RENAMED, RETIRED
+from ipagnn.training.optim.algorithms import ALGORITHMS
 from ipagnn.training.stages import Stage
 
 STREAM: Final = "stream"
@@ -77,10 +78,11 @@ class DataConfig:
 class OptimizerConfig:
     """What is minimised, and how weights follow from gradients."""
 
-    algorithm: Literal["adam", "sgd", "muon"] = option(
+    algorithm: str = option(
         "adam",
         "`adam` (with 1e-8), plain `sgd`, or `muon`: orthogonalised momentum for the square blocks of recurrent and "
         "input kernels, Adam for the rest.",
+        choices=tuple(ALGORITHMS),
     )
     learning_rate: float = option(1e-3, "Learning rate, at its highest.", above=0, most=1e6)
     beta_1: float = option(0.9, "Decay of Adam's average of the gradient.", least=0, below=1)

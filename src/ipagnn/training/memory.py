@@ -9,6 +9,7 @@ import torch
 from ipagnn._common.memory import available_memory
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.optim.algorithms import ALGORITHMS
 from ipagnn.training.runs.files import RunError
 
 _FLOAT: Final = 4
@@ -22,8 +23,9 @@ def least_memory(config: TrainConfig) -> int:
     Every model has an embedding and a recurrent layer of three gates or more.
     """
     hidden = config.model.hidden
-    moments = 0 if config.optimizer.algorithm == "sgd" else 2
-    copies = 3 + moments + bool(config.optimizer.averaging)  # with the gradient, and the weights that are validated
+    copies = (
+        3 + ALGORITHMS[config.optimizer.algorithm].moments + bool(config.optimizer.averaging)
+    )  # with the gradient, and the weights that are validated
     weights = copies * (VOCABULARY_SIZE * hidden + 3 * hidden * hidden) * _FLOAT
     states = max(config.batch_sizes) * config.data.length * hidden * _FLOAT
     programs = (

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.optim.algorithms import ALGORITHMS
 from ipagnn.training.optim.muon import Muon, has_blocks
 
 _AVERAGING_DELAY = 10
@@ -35,7 +36,8 @@ class Update:
     """
 
     def __init__(self, model: nn.Module, config: TrainConfig) -> None:
-        hidden, muon = config.model.hidden, config.optimizer.algorithm == "muon"
+        hidden, algorithm = config.model.hidden, ALGORITHMS[config.optimizer.algorithm]
+        muon = algorithm.orthogonalises
         kernels = {name: x.shape for name, x in model.named_parameters() if muon and has_blocks(name, x.shape, hidden)}
         parameters = dict(sorted(model.named_parameters(), key=lambda named: named[0] not in kernels))  # kernels first
         self._places: dict[str, tuple[slice, torch.Size]] = {}
@@ -59,23 +61,18 @@ class Update:
         self._muon: Muon | None = None
         self._fused: Any = None
         self._plain = self._flat  # what torch's optimizer changes
-        if config.optimizer.algorithm == "sgd":
-            self._optimizer = torch.optim.SGD([self._flat], lr=self._rate, fused=True)
-        else:
-            if muon:
-                stop = sum(shape.numel() for shape in kernels.values())
-                dtype = torch.bfloat16 if config.run.precision == "bf16" else first.dtype
-                self._muon = Muon(self._flat.data[:stop], self._flat.grad[:stop], kernels, hidden, dtype)
-                self._plain = nn.Parameter(self._flat.data[stop:])
-                self._plain.grad = self._flat.grad[stop:]
-            on_gpu = first.device.type == "cuda"  # where the step may be captured in a CUDA graph
-            betas = (config.optimizer.beta_1, config.optimizer.beta_2)
-            self._optimizer = torch.optim.Adam([self._plain], self._rate, betas, fused=True, capturable=on_gpu)
-            if on_gpu and not muon and find_spec("triton"):
-                from ipagnn.training.optim.triton import FusedAdam  # Triton is there only where there is a GPU
+        if muon:
+            stop = sum(shape.numel() for shape in kernels.values())
+            dtype = torch.bfloat16 if config.run.precision == "bf16" else first.dtype
+            self._muon = Muon(self._flat.data[:stop], self._flat.grad[:stop], kernels, hidden, dtype)
+            self._plain = nn.Parameter(self._flat.data[stop:])
+            self._plain.grad = self._flat.grad[stop:]
+        self._optimizer = algorithm.make(self._plain, self._rate, config.optimizer)
+        if algorithm.has_kernel and first.device.type == "cuda" and find_spec("triton"):
+            from ipagnn.training.optim.triton import FusedAdam  # Triton is there only where there is a GPU
 
-                self._fused = FusedAdam(self._optimizer.defaults, _AVERAGING_DELAY, first.device)
-                self._begin()
+            self._fused = FusedAdam(self._optimizer.defaults, _AVERAGING_DELAY, first.device)
+            self._begin()
         self._decay = config.optimizer.averaging
         self._average = self._flat.detach().clone() if config.optimizer.averaging else None
         self._applied = first.new_zeros((), dtype=torch.float64)

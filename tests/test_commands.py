@@ -143,7 +143,7 @@ def test_commands_run_in_order(document: str, tmp_path: Path) -> None:
     if not unchanged:
         prepare(tmp_path)
         for name in ("a", "b") if document != "docs/training.md" else ():
-            run(f"ipagnn train runs/{name} --preset smoke --set optimizer.seed={ord(name)}")
+            run(f"ipagnn train runs/{name} --preset smoke --seed {ord(name)}")
             run(f"ipagnn evaluate runs/{name} --lengths 5 --count 5 --save")
     ran = 0
     for command in commands:

@@ -14,12 +14,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-COMMANDS = [
-    line
-    for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
-    for line in block.splitlines()
-    if line.startswith("ipagnn ")
-]
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -33,19 +27,6 @@ def tracked() -> list[Path]:
         pytest.skip("this is no clone")
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     return [ROOT / name for name in listed.decode().split("\0") if name and (ROOT / name).is_file()]
-
-
-def test_readme_has_commands() -> None:
-    assert len(COMMANDS) >= 3
-
-
-@pytest.mark.slow
-def test_readme_commands_run_in_order(tmp_path: Path) -> None:
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for command in COMMANDS:
-        done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, check=False)
-        assert done.returncode == 0, f"{command}: {done.stderr.decode()}"
-        assert done.stdout, command
 
 
 def test_readme_python_runs() -> None:

@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from ipagnn.evaluation.summary import calibration
 from ipagnn.languages.arithmetic import parse, value
 from ipagnn.languages.arithmetic.membership import outside_grammar
 from ipagnn.reporting.style import save
@@ -44,6 +45,19 @@ def test_what_is_masked_is_a_statement_of_the_language(script: ModuleType) -> No
     assert list(script.masked("v0 = 7\nwhile v0 > 0:\n  v0 = 1", "full", Random(0))) == [
         ("v0 = 7\nwhile v0 > 0:\n  v0 = 1", None)
     ]
+
+
+@pytest.mark.slow
+def test_the_default_model_is_right_where_it_has_no_warning(script: ModuleType) -> None:
+    found = script.measure("full", 15)
+    for kind, answers in found.items():
+        assert answers.right[~answers.warned].all()
+        assert answers.warned.any() == (kind not in script.INSIDE)
+        if kind not in script.INSIDE:
+            assert answers.right[answers.warned].mean() < 0.6
+    for kind in ("test set", "any form"):
+        without = ~found[kind].warned
+        assert calibration(found[kind].confidence[without], found[kind].right[without])["ece"] < 0.02
 
 
 def test_table_and_figure(script: ModuleType, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ Every answer is right, or comes with the warning that says why it may not be. Th
 the default ones: a better model may be right where the table has a warning, but says nothing of what it was trained on.
 """
 
+from typing import Literal
+
 import pytest
 
 import ipagnn
@@ -100,11 +102,12 @@ def test_the_reason_for_a_wrong_answer_is_there_for_masked_programs_too() -> Non
 
 
 @pytest.mark.slow
-def test_confidence_without_a_warning_is_calibrated() -> None:
-    model = ipagnn.load_model(default_model("full"))
+@pytest.mark.parametrize("task", ["full", "partial"])
+def test_confidence_without_a_warning_is_calibrated(task: Literal["full", "partial"]) -> None:
+    model = ipagnn.load_model(default_model(task))
     if not model.can_tabulate:
         pytest.skip("the default model is not exact; its card tells its calibration error")
-    tables = [Sampler("full", Lengths.exact(length), seed=2026).table(0, 200) for length in (10, 20, 40, 60, 100)]
+    tables = [Sampler(task, Lengths.exact(length), seed=2026).table(0, 200) for length in (10, 20, 40, 60, 100)]
     evaluation = evaluate(model, tables)
     assert not any(outside_grammar(program, model.config.grammar) for program in tables[0])
     assert calibration(evaluation.answers["value"].confidence, evaluation.correct)["ece"] < 0.02

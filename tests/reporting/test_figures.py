@@ -99,6 +99,12 @@ def test_training_lengths_are_shaded_where_all_runs_share_them() -> None:
     assert not accuracy_figure(found, [10, 6]).axes[0].patches
 
 
+def test_bands_are_not_cut_off() -> None:
+    rough = summary("ipa-gnn", "full", 0.54, (5,))
+    rough["by_length"]["5"]["stderr"] = 0.08
+    assert accuracy_figure([rough]).axes[0].get_ylim() == (0, 80)
+
+
 VARIANTS = ("", "decoder", "edge types", "enough steps", "decoder, enough steps", "edge types, enough steps")
 
 

@@ -172,7 +172,8 @@ def _panel(axes: Axes, found: Sequence[Curve], best: Mapping[int, float] | None,
     axes.set_ylabel("Accuracy (%)")
     axes.set_xlim(first, lengths[-1] + margin)
     axes.set_xticks(lengths if len(lengths) <= 12 else lengths[:: -(-len(lengths) // 12)])
-    highest = max([*(best or {}).values(), *(x for curve in found for x in curve.accuracy)])
+    ends = (x + e for curve in found for x, e in zip(curve.accuracy, curve.stderr, strict=True))
+    highest = max([*(best or {}).values(), *ends])  # of bands, too
     top = min(100, 20 * int(np.ceil((100 * highest + 4) / 20)))
     axes.set_ylim(0, top)
     axes.set_yticks(range(0, top + 1, 20 if top > 40 else 10))

@@ -39,13 +39,14 @@ def model_card(
     language = "the paper's language" if paper_language else "a language of its own (see the record)"
     hardware = last.get("gpu") or last.get("cpu") or "unknown hardware"
     reads = f" {_READS[run.model.name]}" if run.model.name in _READS else ""
+    longest = max((stage.length for stage in config.stages), default=config.data.length)
     lines = [
         f"# {name}",
         "",
         f"{model_title(run.model.name)} with {run.model.hidden} hidden units for {find_task(task).subject} of "
-        f"{language}: it predicts v0 mod {run.model.grammar.modulus} at their end.{reads}",
+        f"{language}: it predicts v0 mod {run.model.grammar.modulus:,} at their end.{reads}",
         "",
-        f"- **Data**: {programs(run.result['examples'])} programs of up to {config.data.length} lines, "
+        f"- **Data**: {programs(run.result['examples'])} programs of up to {longest} lines, "
         f"{'drawn as training went' if config.data.source == 'stream' else 'from a fixed data set'}, seed {config.seed}"
         f"{', beside those of the weights it began with' if config.init_from else ''}. "
         "One program in 64 is withheld from all training.",

@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import torch
+import numpy as np
+import numpy.typing as npt
 
 from ipagnn.data.splits import recipe
+from ipagnn.evaluation import evaluate
 from ipagnn.languages.arithmetic import Lengths, ProgramTable
 from ipagnn.models import ProgramModel, load_model, save_model
 from ipagnn.reporting.card import model_card
@@ -59,12 +61,14 @@ def package_weights(run: Path | str, weights: Path | str, record: str, factor: f
         factor: Times the steps of the run's own budget that the weights are to take.
 
     Returns:
-        The file with the weights, named after model and task: `ipa-gnn-full.safetensors`.
+        The file with the weights, named after model and task: `ipa-gnn-full.safetensors`. Where values are digits,
+        `any` stands for the task: `env-ipa-gnn-any.safetensors`, for numbers of any size.
     """
     told = _complete(run)
     model = load_model(run)
     assert told.evaluation is not None
-    path = Path(weights) / f"{model.name}-{told.evaluation['task']}.safetensors"
+    variant = "any" if model.runs_on == "automata" else told.evaluation["task"]
+    path = Path(weights) / f"{model.name}-{variant}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
     table = recipe(
         "validation", told.config.task, CHECKED, None, Lengths.exact(told.config.data.length), model.config.grammar
@@ -76,16 +80,14 @@ def package_weights(run: Path | str, weights: Path | str, record: str, factor: f
     changed = int((before != _predict(load_model(path, budget=own), table)).sum())
     longer = None
     if factor != 1:
-        longer = factor, float((_predict(packaged, table).numpy() == table.target).mean())
+        longer = factor, float((_predict(packaged, table) == table.target).mean())
     card = model_card(told, path.stem, record, changed, CHECKED, longer)
     write_whole(path.with_suffix(".md"), card.encode())
     return path
 
 
-def _predict(model: ProgramModel, table: ProgramTable) -> torch.Tensor:
-    with torch.inference_mode():
-        logits: torch.Tensor = model(model.collate(table)).logits
-        return logits.argmax(dim=1)
+def _predict(model: ProgramModel, table: ProgramTable) -> npt.NDArray[np.int64]:
+    return evaluate(model, table).prediction.astype(np.int64)
 
 
 def _complete(run: Path | str) -> RunRecord:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from ipagnn.languages.arithmetic.card import EXAMPLES, FORMS
+from ipagnn.models import build_model, save_model
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; the extra `test` brings it")
 CHROMIUM = shutil.which("chromium")
@@ -412,6 +413,23 @@ def test_the_papers_model_is_one_click_away(visit: Open, look: str) -> None:
     button.click()
     page.wait_for_selector(".panel >> nth=1", state="detached")
     assert page.locator("#compare").input_value() == ""
+
+
+@pytest.mark.slow
+def test_the_page_begins_with_a_loop_in_a_loop_beside_the_papers_model(
+    browser: Any, serve: Any, tmp_path: Path
+) -> None:
+    for name, model in (("exact", "env-ipa-gnn"), ("ipa-gnn-full", "ipa-gnn")):
+        save_model(build_model(model, hidden=8), tmp_path / f"{name}.safetensors", task="full")
+    page = browser.new_page()
+    page.goto(serve([tmp_path / "exact.safetensors", tmp_path / "ipa-gnn-full.safetensors"]).url)
+    ready(page)
+    [example] = [example for example in EXAMPLES if example.compare]
+    assert page.locator("textarea").input_value() == example.source
+    assert page.locator("#about").inner_text() == example.about.replace("`", "")
+    assert [name.split()[0] for name in page.locator(".panel h3").all_inner_texts()] == ["exact", "ipa-gnn-full"]
+    assert page.locator("#paper").get_attribute("aria-pressed") == "true"
+    page.close()
 
 
 @pytest.mark.parametrize("look", LOOKS)

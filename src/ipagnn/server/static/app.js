@@ -208,7 +208,8 @@ function compareWith(name) {
 
 function choose(example) {
   model.value = example.model ?? "";
-  compareWith(example.compare ?? "");
+  const second = models.find((one) => one.name === example.compare);
+  compareWith(second?.architecture === PAPER_ARCHITECTURE ? PAPER : example.compare ?? "");
   editor.value = example.source;
   tellAbout(example.about);
   run();

@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from ipagnn.cli.main import app
+from ipagnn.models import available_models
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -119,7 +120,7 @@ def quick(command: str) -> str:
     """The same command with less to do."""
     command = re.sub(r"--preset (quick|paper)", "--preset smoke", command)
     command = re.sub(r"--count \d{3,}", "--count 20", command)
-    command = command.replace("model.hidden=300", "model.hidden=8")
+    command = re.sub(r"--time-limit \S+", "--time-limit 2s", command).replace("model.hidden=300", "model.hidden=8")
     if re.search(r"ipagnn (evaluate|figure accuracy)", command) and "--count" not in command:
         command += " --count 2"
     return f"{command} --time-limit 2s" if "--config" in command else command
@@ -147,8 +148,11 @@ def test_commands_run_in_order(document: str, tmp_path: Path) -> None:
             run(f"ipagnn evaluate runs/{name} --lengths 5 --count 5 --save")
     ran = 0
     for command in commands:
-        if ELSEWHERE.search(command):
+        named = set(re.findall(r"[a-z-]+-(?:full|partial|any)\b", command))
+        if ELSEWHERE.search(command) or not named <= set(available_models()):
             continue
+        if document == "help":  # other examples have used these folders
+            command = command.replace("train runs/", "train runs/new/")
         shown = run(command if unchanged else quick(command))
         assert shown or ">" in command or "--out" in command, command
         ran += 1

@@ -7,7 +7,7 @@ Logits are an affine function of the mean state at the exit. An answer with the 
 by a mass d that was dropped if m · g > d · s, where no two logits of the state that d would have brought differ by more
 than s. This is proven for mass that would have met other mass only at the exit. It is an estimate in two ways:
 
-- s is the largest difference between two logits of one program in the set.
+- s is `SPREAD` times the largest difference between two logits of one program in the set.
 - Dropped mass may also have met other mass on its way and changed its state, and so all steps after it. The effect of
   that has no bound; docs/evaluation.md has measurements.
 """
@@ -19,10 +19,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-COARSE: Final = (1e-2, 1e-3)
+COARSE: Final = (1e-2, 5e-3)
 """Thresholds for all programs whose answer is open."""
-FINE: Final = (1e-5,)
-"""Thresholds for as many of them as needed until no more than the tolerated share is open."""
+FINE: Final = (1e-4, 1e-5, 1e-5, 1e-5)
+"""Thresholds for as many of them as needed until no more than the tolerated share is open. Where an answer stays open,
+another program is run with the same threshold, which takes much less time than following all mass of one."""
+SPREAD: Final = 2.0
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -52,7 +54,7 @@ def refine(follow: Follow, count: int, tolerance: float, negligible: float) -> t
     """Run programs with ever finer thresholds until few enough answers are open.
 
     Args:
-        follow: Runs the programs it is given, with a threshold.
+        follow: Runs the programs it is given, in ascending order, with a threshold.
         count: Number of programs.
         tolerance: Share of them whose answers may stay open.
         negligible: The finest threshold.
@@ -60,16 +62,18 @@ def refine(follow: Follow, count: int, tolerance: float, negligible: float) -> t
     Returns:
         Whether each answer is open after its last run, and the mass that this run dropped.
     """
-    doubt, dropped = np.full((2, count), np.inf)
+    doubt, dropped, finest = np.full((3, count), np.inf)
     spread = 0.0
     for prune in (*COARSE, *FINE, negligible):
-        chosen = np.flatnonzero(doubt >= 1)
+        chosen = np.flatnonzero((doubt >= 1) & (finest > prune))
         if prune not in COARSE:  # the smallest doubt first
-            chosen = chosen[np.argsort(doubt[chosen], kind="stable")][: max(0, len(chosen) - int(tolerance * count))]
+            surplus = max(0, int((doubt >= 1).sum()) - int(tolerance * count))
+            chosen = np.sort(chosen[np.argsort(doubt[chosen], kind="stable")][:surplus])
         if not len(chosen):
-            break
+            continue
+        finest[chosen] = prune
         found = follow(chosen, prune)
-        spread = spread or float(found.spread.max())
+        spread = spread or SPREAD * float(found.spread.max())
         dropped[chosen] = found.dropped
         doubt[chosen] = rate_doubt(found, spread)
     return doubt >= 1, dropped

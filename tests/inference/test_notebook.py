@@ -62,7 +62,9 @@ def test_the_notebook_gives_the_outputs_that_it_has(tmp_path: Path, monkeypatch:
     for ours, theirs in zip_longest(shown(executed(tmp_path)), shown(kept())):
         assert NUMBER.sub("0", ours) == NUMBER.sub("0", theirs)
         numbers = ([float(number) for number in NUMBER.findall(text)] for text in (ours, theirs))
-        assert next(numbers) == pytest.approx(next(numbers), abs=0.11)  # rounding of another processor
+        # Processors round differently, by which one of 20 programs that hang on rounding may be answered otherwise.
+        tolerance = 5.1 if "lines:" in theirs else 0.11
+        assert next(numbers) == pytest.approx(next(numbers), abs=tolerance)
 
 
 if __name__ == "__main__":

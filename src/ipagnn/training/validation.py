@@ -1,21 +1,27 @@
 """Accuracy on withheld programs of length exactly C, by which weights are selected."""
 
 from collections.abc import Mapping
+from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ipagnn.data.splits import recipe
 from ipagnn.evaluation.score import Score, score
+from ipagnn.evaluation.tables import UnboundedRunner
 from ipagnn.languages.arithmetic.grammar import Lengths
 from ipagnn.models import ProgramModel, build_model
 from ipagnn.training.config import TrainConfig
 
-BATCH = 250
+BATCH: Final = 250
+LEAST: Final = 1e-36  # probabilities below this count as this where their logarithm is taken
 
 
 class Validation:
     """The validation set of a run, and a model to hold against it. It never computes in bf16.
+
+    A model that can be tabulated runs over tables, as in evaluation: without a bound on steps.
 
     Args:
         config: The run's.
@@ -28,10 +34,19 @@ class Validation:
         count = config.run.validation_count
         lengths = Lengths.exact(config.data.length)
         table = recipe("validation", config.task, count, None, lengths, config.model.grammar).table(0, count)
-        starts = range(0, count, BATCH)
+        self._table = table
+        starts = range(0, 0 if self.model.runs_on == "tables" else count, BATCH)
         self._batches = [self.model.collate(table.slice(i, min(i + BATCH, count))).to(device) for i in starts]
 
     def __call__(self, weights: Mapping[str, Tensor]) -> Score:
         """The score of `weights`, which stay in `model`."""
         self.model.load_state_dict(weights)
-        return score(self.model, self._batches)
+        return score(self.model, self._batches) if self._batches else self._score_tables()
+
+    def _score_tables(self) -> Score:
+        """The score over tables. A wrong answer leaves the target no more than its own probability does."""
+        found = UnboundedRunner(self.model).run(self._table, self.model.task_for(None), lambda _: None)
+        confidence = np.asarray(found.answers["value"].confidence, np.float64)
+        likelihood = np.where(found.correct, confidence, 1 - confidence)
+        loss = -np.log(np.maximum(likelihood, LEAST)).mean()
+        return Score(loss=float(loss), correct=int(found.correct.sum()), count=len(found.correct))

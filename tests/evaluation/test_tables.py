@@ -64,16 +64,19 @@ def test_a_program_that_the_model_does_not_end_counts_as_wrong(lookup: Make) -> 
     assert (early.prediction[0], early.steps[0], early.trace_length[0]) == (4, 6, 9)
 
 
-def test_statements_outside_the_grammar_are_tabulated_when_met(lookup: Make) -> None:
+def test_statements_are_tabulated_when_met(lookup: Make) -> None:
     model: Any = lookup()
     tabulated = TabulatedModel(model)
     usual = Sampler("full", Lengths.exact(20), seed=1).table(0, 50)
     assert np.array_equal(tabulated.run(usual).value, usual.target)
-    assert model.asked == 1
+    assert model.asked == 2
     other = ProgramTable.from_programs([parse("v0 = 40\nv0 += 999\nv3 = 5\nif v3 > 4:\n  v0 -= 0\n  v0 *= 10")])
     for _ in range(2):
         assert tabulated.run(other).value.tolist() == [390]
-        assert model.asked == 2
+        assert model.asked == 3
+    assert len(TabulatedModel(model).tables_for(other).statements) == 4
+    masked = ProgramTable.from_programs([parse("v0 = 40\n_")])
+    assert len(TabulatedModel(model).tables_for(masked).statements) == len(model.tabulate().choices)
 
 
 def test_a_model_without_values_has_no_tables() -> None:

@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
 from ipagnn.languages.arithmetic.table_run import SAMPLES, TableRun, TableStep, fillings_of, run_tables, walk_tables
 from ipagnn.languages.arithmetic.tables import ValueTables, program_statements
+from ipagnn.languages.arithmetic.vocabulary import MASK
 from ipagnn.models.base import ProgramModel
 
 MAX_KEPT: Final = 4_000
@@ -16,8 +19,8 @@ MAX_KEPT: Final = 4_000
 class TabulatedModel:
     """A model as tables, and programs run over them: any length, and traces of any number of steps.
 
-    The tables hold the statements of the model's grammar, and those of the programs that were run so far. They are
-    made once: a change of the model's weights afterwards does not reach them.
+    The tables hold the statements of the programs that were run so far, with all that a masked line may be. Each is
+    tabulated once: a change of the model's weights afterwards does not reach it.
 
     Args:
         model: A model that can be tabulated.
@@ -29,12 +32,14 @@ class TabulatedModel:
 
     def __init__(self, model: ProgramModel) -> None:
         self.model = model
-        self.tables = model.tabulate()
+        self.tables = model.tabulate(np.empty((0, 2), np.int16))
 
     def tables_for(self, programs: ProgramTable) -> ValueTables:
         """The tables with all statements of these programs."""
-        tables = self.tables
-        missing = tables.missing(program_statements(programs))
+        tables, needed = self.tables, program_statements(programs)
+        if (programs.line_tokens[:, 1] == MASK).any():
+            needed = np.unique(np.concatenate([needed, tables.choices.astype(np.int16)]), axis=0)
+        missing = tables.missing(needed)
         if len(missing):
             tables = tables.joined(self.model.tabulate(missing))
             if len(tables.statements) <= MAX_KEPT:

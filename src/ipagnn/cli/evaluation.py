@@ -62,7 +62,7 @@ def evaluate(
             min=0,
             max=1,
             help="Share of answers that may be changed by pointer mass which is dropped for speed on a CPU; they are "
-            "counted. 0 is exact, and takes about ten times as long.",
+            "counted. 0 is exact, and takes about seven times as long.",
         ),
     ] = TOLERANCE,
     budget: Annotated[

@@ -47,7 +47,7 @@ def evaluate(
         tables: Whether the model runs over tables or automata; by default it does if it can.
         execution, prune: As in `model(batch, execution=..., prune=...)`.
         tolerance: Share of answers that dropped pointer mass may change, by the estimate of
-            `ipagnn.evaluation.refine`. 0 is exact, and takes about ten times as long.
+            `ipagnn.evaluation.refine`. 0 is exact, and takes about seven times as long.
         progress: Called with how far it has come: the number of programs, times the share of the work that is done.
 
     Raises:

@@ -49,13 +49,13 @@ def print_prediction(console: Console, prediction: Prediction, count: int) -> No
         parts = (f"{c.value} {c.probability:.1%}" for c in exact[:count])
         samples = prediction.truth.samples
         fillings = f"{samples:,} sampled" if samples else "all"
-        told = f"Likeliest over {fillings} fillings: {', '.join(parts)}"
+        message = f"Likeliest over {fillings} fillings: {', '.join(parts)}"
     else:
         sentence = truth_sentence(prediction).removesuffix(".")
-        told = f"{sentence[0].upper()}{sentence[1:]}"
+        message = f"{sentence[0].upper()}{sentence[1:]}"
     if prediction.true_value is not None:
-        told += f"; the model gives it {prediction.probability(prediction.true_value):.1%}"
-    console.print(f"{told}.", soft_wrap=True, markup=False)
+        message += f"; the model gives it {prediction.probability(prediction.true_value):.1%}"
+    console.print(f"{message}.", soft_wrap=True, markup=False)
     console.print(f"Trust: {prediction.trust}.", soft_wrap=True, markup=False)
     for warning in prediction.warnings:
         console.print(f"Warning: {warning}", style="yellow", soft_wrap=True, markup=False)
@@ -63,8 +63,8 @@ def print_prediction(console: Console, prediction: Prediction, count: int) -> No
 
 def _print_answer(console: Console, prediction: Prediction) -> None:
     mass = "" if prediction.exit_mass is None else f", resting on {prediction.exit_mass:.1%} of the pointer"
-    told = f"{prediction.model} says {prediction.value} (confidence {prediction.confidence:.1%}{mass})"
-    console.print(told, style="bold", soft_wrap=True, markup=False)
+    message = f"{prediction.model} says {prediction.value} (confidence {prediction.confidence:.1%}{mass})"
+    console.print(message, style="bold", soft_wrap=True, markup=False)
 
 
 def _bar_width(console: Console, prediction: Prediction) -> int:
@@ -156,11 +156,11 @@ def _print_path(console: Console, explanation: Explanation) -> None:
     if explanation.path is None:
         return
     lines = explanation.graph.nodes[explanation.path] + 1
-    told = " ".join(_runs(lines.tolist()))
+    message = " ".join(_runs(lines.tolist()))
     end = {True: "exit", False: "… not at the exit", None: "…"}[explanation.path_ends]
     more = "more than " if explanation.path_ends is None else ""
     console.print(
-        f"Most likely path ({more}{len(lines):,} statements): lines {told} {end}", soft_wrap=True, markup=False
+        f"Most likely path ({more}{len(lines):,} statements): lines {message} {end}", soft_wrap=True, markup=False
     )
 
 
@@ -172,10 +172,10 @@ def _runs(lines: list[int]) -> list[str]:
             runs[-1].append(line)
         else:
             runs.append([line])
-    told = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
-    if len(told) > 3 * _MOST:
-        return [*told[: 2 * _MOST], f"… ({len(told) - 3 * _MOST} pieces) …", *told[-_MOST:]]
-    return told
+    names = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    if len(names) > 3 * _MOST:
+        return [*names[: 2 * _MOST], f"… ({len(names) - 3 * _MOST} pieces) …", *names[-_MOST:]]
+    return names
 
 
 def _print_soft(console: Console, explanation: Explanation) -> None:
@@ -185,9 +185,9 @@ def _print_soft(console: Console, explanation: Explanation) -> None:
     if not soft:
         console.print("Every branch decision that mattered was discrete.")
         return
-    told = (f"step {s.step} line {s.line + 1} ({s.true:.0%} true, p {s.mass:.2f})" for s in soft[:_MOST])
+    message = (f"step {s.step} line {s.line + 1} ({s.true:.0%} true, p {s.mass:.2f})" for s in soft[:_MOST])
     more = f"; and {len(soft) - _MOST} more" if len(soft) > _MOST else ""
-    console.print(f"Soft branch decisions: {'; '.join(told)}{more}", soft_wrap=True, markup=False)
+    console.print(f"Soft branch decisions: {'; '.join(message)}{more}", soft_wrap=True, markup=False)
 
 
 def _print_shortcuts(console: Console, explanation: Explanation) -> None:
@@ -197,8 +197,8 @@ def _print_shortcuts(console: Console, explanation: Explanation) -> None:
     if not shortcuts:
         console.print("No line was short-cut: the pointer visits each as often as the true trace does.")
         return
-    told = (f"{s.line + 1} ({s.visits:.1f} visits of {s.executed:,})" for s in shortcuts)
-    console.print(f"Short-cut lines: {', '.join(told)}", soft_wrap=True, markup=False)
+    message = (f"{s.line + 1} ({s.visits:.1f} visits of {s.executed:,})" for s in shortcuts)
+    console.print(f"Short-cut lines: {', '.join(message)}", soft_wrap=True, markup=False)
 
 
 def _bar(share: float, true: bool, width: int) -> Text:

@@ -59,21 +59,21 @@ def _print_details(console: Console, summary: "Summary") -> None:
         loops = (f"{_depth(n)} {_share(row)}" for n, row in summary["by_loops"].items())
         console.print(f"loops on the true trace: {', '.join(loops)}")
     if "pointer" in summary:
-        told = summary["pointer"]
+        numbers = summary["pointer"]
         parts = [
-            f"discrete branch decisions {_percent(told['discrete'])}",
-            f"exit reached {_percent(told['reached'])}",
-            f"after {_number(told['exit_step'])} steps",
+            f"discrete branch decisions {_percent(numbers['discrete'])}",
+            f"exit reached {_percent(numbers['reached'])}",
+            f"after {_number(numbers['exit_step'])} steps",
         ]
-        if "trace_length" in told:
-            parts[-1] += f" where the true trace has {_number(told['trace_length'])} (medians)"
-            parts.append(f"path equals trace {_percent(told['path_exact'])}")
+        if "trace_length" in numbers:
+            parts[-1] += f" where the true trace has {_number(numbers['trace_length'])} (medians)"
+            parts.append(f"path equals trace {_percent(numbers['path_exact'])}")
         console.print(f"pointer: {', '.join(parts)}")
     if "dropped" in summary:
-        told = summary["dropped"]
+        numbers = summary["dropped"]
         console.print(
-            f"mass dropped for speed: {told['mass']:.2g} per program; it could change {told['open']:,} answers "
-            f"({told['share']:.1%}); exact with --tolerance 0"
+            f"mass dropped for speed: {numbers['mass']:.2g} per program; it could change {numbers['open']:,} answers "
+            f"({numbers['share']:.1%}); exact with --tolerance 0"
         )
 
 

@@ -19,7 +19,7 @@ from ipagnn.languages.arithmetic.vocabulary import NUMBER
 STEP_LIMIT = 1_000_000
 """No program of a batch may ask for more steps than this."""
 TRACE_LIMIT = 20_000
-"""Steps of the true trace that a batch holds of one program, unless told otherwise."""
+"""Most steps of the true trace that a batch holds of one program, by default."""
 
 
 @dataclass(frozen=True, slots=True)

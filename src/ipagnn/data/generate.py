@@ -81,10 +81,11 @@ def generate(
     on: Literal["local", "ray"] = "local",
     progress: Callable[[int], None] | None = None,
 ) -> Manifest:
-    """Write a data set, or go on writing it.
+    """Write a data set, or resume writing it.
 
     Args:
-        directory: Where to; it is made if need be. It may hold what an earlier call with the same arguments wrote.
+        directory: Output directory. Created if missing; resumed if an earlier call with the same arguments was
+            interrupted.
         task, split, count, seed, lengths, grammar: The programs; see `splits.recipe` for what is not given.
         shard_size: Programs a shard.
         with_source: Whether to add the column `source`, the text of each program.

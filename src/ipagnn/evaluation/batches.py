@@ -246,7 +246,7 @@ class BatchRunner:
             )
             low, high = first + 1, len(order) if most is None else min(first + most, len(order))
             if self.holds == "nodes" or (self.streams and self.record):
-                # All nodes are computed, or told of, until the last program of the batch has ended: let none wait long.
+                # All nodes are computed or recorded until the last program of the batch has ended: let none wait long.
                 rounds = self._rounds(sizes)[order]
                 high = min(high, int(np.searchsorted(rounds, 2 * rounds[first], side="right")))
             while low < high:  # the most that fit; the bytes of a batch never fall as it grows
@@ -262,14 +262,14 @@ class BatchRunner:
         """About how much memory a batch takes."""
         rounds = self._rounds(sizes)
         state, nodes, steps = self.state_bytes, int(sizes.nodes.sum()), int(rounds.max())
-        told = 64 * nodes * steps if self.record else 0
+        recorded_bytes = 64 * nodes * steps if self.record else 0
         if self.holds == "sequence":
             if self.streams:
-                return 8 * (state + 512) * len(rounds) + 64 * int(rounds.sum()) + told
+                return 8 * (state + 512) * len(rounds) + 64 * int(rounds.sum()) + recorded_bytes
             return int(rounds.sum()) * (4 * state + 64)
         if self.holds == "plan" and not streaming:
             return nodes * steps * (4 * state + 64)
-        return nodes * 32 * state + told
+        return nodes * 32 * state + recorded_bytes
 
     def _rounds(self, sizes: _Sizes) -> npt.NDArray[np.int64]:
         """Steps that the model takes. [program]"""

@@ -144,7 +144,7 @@ def _pointer(evaluation: Evaluation, metrics: PointerMetrics) -> dict[str, Any]:
     """
     decided = float(metrics.decided.sum())
     reached = metrics.exit_step >= 0
-    told: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "threshold": DISCRETE,
         "discrete": float(metrics.discrete.sum()) / decided if decided else None,
         "decisions": float(metrics.decided.mean()),
@@ -156,13 +156,13 @@ def _pointer(evaluation: Evaluation, metrics: PointerMetrics) -> dict[str, Any]:
     if known.any():
         both = reached & known
         trace = evaluation.trace_length
-        told |= {
+        numbers |= {
             "trace_length": _median(trace[both]),
             "shorter": float((metrics.exit_step[both] < trace[both]).mean()) if both.any() else None,
             "path_exact": float(metrics.path_exact[known].mean()),
             "path_prefix": float((metrics.path_prefix[known] / np.maximum(trace[known], 1)).mean()),
         }
-    return told
+    return numbers
 
 
 def _median(values: npt.NDArray[np.int64]) -> float | None:

@@ -1,4 +1,4 @@
-"""How a model came to what it says: where its instruction pointer was, what it decided, what it skipped."""
+"""How a model reached its prediction: its instruction pointer, its decisions, and the lines that it skipped."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,9 +22,9 @@ SHOWN_STEPS: Final = 2_000
 COUNTED_STEPS: Final = 1_000_000
 """Statements of the true trace that are counted by line."""
 ABSORBED: Final = 0.999
-"""Steps are told until this much of the pointer is at the exit."""
+"""Steps are kept until this much of the pointer is at the exit."""
 LEAST_MASS: Final = 0.05
-"""A decision met by less pointer mass than this is not told as soft."""
+"""A decision met by less pointer mass than this does not count as soft."""
 SHORT: Final = 0.5
 """A line is short-cut if the model visits it this much less often than the true trace does."""
 _TOLD: Final = 1e-3  # pointer entries below this are left out of JSON
@@ -70,7 +70,7 @@ class Explanation:
     """What a model did on a program. Nodes are those of the control flow graph, its exit last.
 
     Attributes:
-        prediction: What it came to.
+        prediction: The prediction.
         graph: The control flow graph.
         pointer: p_{t,n} until the exit has it all, at most `SHOWN_STEPS` steps. [step + 1, node] None for a model
             without an instruction pointer; so are all fields below but `trace` and `executed`.
@@ -151,7 +151,7 @@ class Explanation:
 
 
 def explain_programs(programs: Sequence[Program], chosen: LoadedModel, max_steps: int = MAX_STEPS) -> list[Explanation]:
-    """Let a model predict what a program comes to, or what each of several does, and watch it."""
+    """Predict the result of a program, or of each of several, and record how the model reached it."""
     runs = run_programs(programs, chosen)
     return [_explanation(program, chosen, run, max_steps) for program, run in zip(programs, runs, strict=True)]
 
@@ -163,7 +163,7 @@ def _explanation(program: Program, chosen: LoadedModel, run: Run, max_steps: int
     prediction = prediction_of(program, chosen, run, max_steps)
     graph = control_flow_graph(program)
     grammar = chosen.grammar
-    told: dict[str, Any] = dict.fromkeys(("pointer", "branch", "path", "path_ends", "soft", "visits"))
+    quantities: dict[str, Any] = dict.fromkeys(("pointer", "branch", "path", "path_ends", "soft", "visits"))
     shown = SHOWN_STEPS
     pointer, branch, ended, beliefs = run.pointer, run.branch, True, None
     if chosen.runs_on is not None:
@@ -171,23 +171,23 @@ def _explanation(program: Program, chosen: LoadedModel, run: Run, max_steps: int
     if pointer is not None:
         absorbed = pointer[:, -1] >= ABSORBED
         shown = min(int(absorbed.argmax()) if absorbed.any() else len(pointer) - 1, SHOWN_STEPS)
-        told["pointer"] = pointer[: shown + 1]
+        quantities["pointer"] = pointer[: shown + 1]
         if ended:
-            told["visits"] = pointer[:-1, :-1].astype(np.float64).sum(axis=0)
+            quantities["visits"] = pointer[:-1, :-1].astype(np.float64).sum(axis=0)
         beliefs = beliefs or recorded_beliefs(program, graph, chosen, shown)
     # A model may follow the true trace instead of deciding itself.
     if pointer is not None and branch is not None and (not np.isnan(branch).all() or (graph.true == graph.false).all()):
         path, ends = _likely_path(graph, branch)
         cut = not ended and run.exit_mass is not None and run.exit_mass >= 0.5  # it goes on to the exit, unseen
-        told |= {"branch": branch[:shown], "path": path[:SHOWN_STEPS], "path_ends": None if cut else ends}
-        told["soft"] = _soft(graph, pointer, branch)
+        quantities |= {"branch": branch[:shown], "path": path[:SHOWN_STEPS], "path_ends": None if cut else ends}
+        quantities["soft"] = _soft(graph, pointer, branch)
     steps = None
     if not program.is_partial:
         moduli = grammar.modulus, grammar.condition_modulus
         steps = list(trace(program, shown, *moduli, wrap=grammar.wrap, variable=grammar.target_variable))
     executed = _executed(prediction, graph)
     return Explanation(
-        prediction, graph, **told, trace=steps, executed=executed, recorded=run.recorded, beliefs=beliefs
+        prediction, graph, **quantities, trace=steps, executed=executed, recorded=run.recorded, beliefs=beliefs
     )
 
 

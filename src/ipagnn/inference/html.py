@@ -38,7 +38,7 @@ def prediction_html(prediction: "Prediction") -> str:
 
 
 def truth_sentence(prediction: "Prediction") -> str:
-    """What the program really comes to, in words."""
+    """The true result, in words."""
     truth = prediction.truth
     if truth.value is not None:
         return f"the true result is {truth.value}, after {truth.trace_length:,} statements"

@@ -1,4 +1,4 @@
-"""What a model says a program comes to, beside what it does come to."""
+"""The prediction of a model for a program, and the true result."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from ipagnn.languages.arithmetic.holes import hole_distribution
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
 
 TOP: Final = 5
-"""Likeliest results that are told."""
+"""Number of results, the most likely first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What a program really comes to.
+    """The true result of a program.
 
     Attributes:
         value: v0 modulo the modulus at the end of a complete program; None if it has none.
@@ -57,7 +57,7 @@ class Prediction:
         grammar: Its language.
         steps: How many steps it was given; None for a model that takes one for each line or statement.
         probabilities: Of every result; where there are `results`, of those. float64 [class] or [result]
-        truth: What the program really comes to.
+        truth: The true result.
         exit_mass: Share of the instruction pointer that reached the exit, on which the answer rests; None for a model
             without a pointer.
         dropped: Pointer mass that was not followed, for the program was long; 0 if all was.
@@ -162,7 +162,7 @@ class Prediction:
 
 
 def predict_programs(programs: Sequence[Program], chosen: LoadedModel, max_steps: int = MAX_STEPS) -> list[Prediction]:
-    """Let a model predict what a program comes to, or what each of several does."""
+    """Predict the result of a program, or of each of several."""
     runs = run_programs(programs, chosen)
     return [prediction_of(program, chosen, run, max_steps) for program, run in zip(programs, runs, strict=True)]
 
@@ -188,7 +188,7 @@ def prediction_of(program: Program, chosen: LoadedModel, run: Run, max_steps: in
 
 
 def true_result(program: Program, grammar: Grammar, max_steps: int = MAX_STEPS) -> Truth:
-    """What a program really comes to: its value, or for a masked one the distribution over all fillings."""
+    """The true result of a program: its value, or for a masked one the distribution over all fillings."""
     try:
         if program.is_partial:
             exact = hole_distribution(program, replace(grammar, block_limit=0), max_steps)

@@ -233,24 +233,26 @@ def _split(batch: Batch, output: Output, read: torch.Tensor | None, takes_steps:
     """What a batch's output says about each of its programs; a pointer is recorded as far as the longest goes."""
     probabilities = torch.softmax(output.logits.double().cpu(), dim=1).numpy()
     embeddings = (output.logits.softmax(dim=1) if read is None else read).float().cpu().numpy()
-    told = {name: found.data.float().cpu().numpy() for name, found in output.recorded.items()}
+    arrays = {name: found.data.float().cpu().numpy() for name, found in output.recorded.items()}
     bounds = batch.node_offsets.tolist()
     of_axis = {"node": bounds, "line": batch.line_offsets.tolist()}
     for i, steps in enumerate(batch.steps.tolist()):
         nodes = slice(bounds[i], bounds[i + 1])
         last = steps if takes_steps else None
-        pointer = told["pointer"][: None if last is None else last + 1, nodes] if "pointer" in told else None
+        pointer = arrays["pointer"][: None if last is None else last + 1, nodes] if "pointer" in arrays else None
         yield Run(
             steps=steps,
             probabilities=probabilities[i],
             embedding=embeddings[i],
-            dropped=float(told["dropped"][i]) if "dropped" in told else 0.0,
+            dropped=float(arrays["dropped"][i]) if "dropped" in arrays else 0.0,
             exit_mass=None if pointer is None else float(pointer[-1, -1]),
             pointer=pointer,
-            branch=told["branch"][:last, nodes] if "branch" in told else None,
+            branch=arrays["branch"][:last, nodes] if "branch" in arrays else None,
             recorded={
-                name: (axis, told[name][of_axis[axis][i] : of_axis[axis][i + 1]])
-                for name, axis in ((name, *output.recorded[name].axes[:1]) for name in sorted(told.keys() - TOLD_APART))
-                if axis in of_axis and told[name].ndim == 1
+                name: (axis, arrays[name][of_axis[axis][i] : of_axis[axis][i + 1]])
+                for name, axis in (
+                    (name, *output.recorded[name].axes[:1]) for name in sorted(arrays.keys() - TOLD_APART)
+                )
+                if axis in of_axis and arrays[name].ndim == 1
             },
         )

@@ -31,32 +31,34 @@ def warnings_of(
     """
     model = chosen.model
     outside = outside_grammar(program, chosen.grammar)
-    told = [f"{each[0].upper()}{each[1:]}." for each in outside[:_MOST]]
+    warnings = [f"{each[0].upper()}{each[1:]}." for each in outside[:_MOST]]
     if len(outside) > _MOST:
-        told.append(f"{len(outside) - _MOST:,} more things in it lie outside the language of training.")
+        warnings.append(f"{len(outside) - _MOST:,} more things in it lie outside the language of training.")
     if model.task == "partial" and not program.is_partial:
-        told.append("The program is complete; the model was trained on programs with a masked line.")
+        warnings.append("The program is complete; the model was trained on programs with a masked line.")
     depth = loop_depth(program)
     if model.reliable_depth is not None and depth > model.reliable_depth:
-        told.append(f"Loops are nested {depth} deep; models of the kind {model.name} are known to miscount them.")
+        warnings.append(f"Loops are nested {depth} deep; models of the kind {model.name} are known to miscount them.")
     if model.reliable_lines is not None and len(program) > model.reliable_lines:
-        told.append(
+        warnings.append(
             f"The program has {len(program):,} lines; models of the kind {model.name} are known to fail more often "
             f"above {model.reliable_lines}."
         )
-    told += run.warnings
+    warnings += run.warnings
     if run.exit_mass is not None and run.exit_mass < ARRIVED:
-        told.append(f"Only {run.exit_mass:.1%} of the pointer reached the exit; the answer rests on that part alone.")
+        warnings.append(
+            f"Only {run.exit_mass:.1%} of the pointer reached the exit; the answer rests on that part alone."
+        )
     if run.dropped > FOLLOWED:
-        told.append(f"{run.dropped:.1%} of the pointer was not followed, for the program is long.")
+        warnings.append(f"{run.dropped:.1%} of the pointer was not followed, for the program is long.")
     if trace_length is not None and chosen.takes_steps and trace_length > run.steps:
-        told.append(
+        warnings.append(
             f"The model took {run.steps:,} steps and the true trace has {trace_length:,}, so it cannot have followed "
             "it to the end; give it a larger budget of steps."
         )
     if why is not None:
-        told.append(why)
-    return told
+        warnings.append(why)
+    return warnings
 
 
 def loop_depth(program: Program) -> int:

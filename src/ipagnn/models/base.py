@@ -260,7 +260,7 @@ class ProgramModel(nn.Module, ABC):
 
     @property
     def runs_on(self) -> Literal["tables", "automata"] | None:
-        """What it runs over unless told otherwise, without a bound on steps; None for a model that takes steps.
+        """What it runs over by default, without a limit on steps; None for a model that takes steps.
 
         Tables, if it can be tabulated and its language has tables.
         """

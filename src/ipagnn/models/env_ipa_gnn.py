@@ -277,8 +277,8 @@ class EnvIPAGNN(ProgramModel):
         if "probability" in found:
             predictions["value"] = found["probability"].clamp_min(LEAST_LIKELIHOOD).log()
         axes = {"likelihood": ("program",), "beliefs": ("step+1", "node", "variable", *self.values.axes)}
-        told = {name: Recorded(found[name], axes[name]) for name in axes if name in record}
-        return Output(predictions, told | recorded(found, record - axes.keys()))
+        quantities = {name: Recorded(found[name], axes[name]) for name in axes if name in record}
+        return Output(predictions, quantities | recorded(found, record - axes.keys()))
 
     def collate_for_training(self, table: ProgramTable) -> Batch:
         """See `ProgramModel.collate_for_training`.

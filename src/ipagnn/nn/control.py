@@ -58,7 +58,7 @@ class InstructionPointer(Control):
 
 
 class Neighbours(Control):
-    """Control of the GGNN: everything flows along every edge, both ways unless told otherwise, with weight 1.
+    """Control of the GGNN: messages along every edge, by default in both directions, with weight 1.
 
     Args:
         divisor: What sums are divided by. `root` is the GGNN's sqrt(2 + in-degree). `mass` is the rule of the IPA-GNN,

@@ -75,14 +75,14 @@ def card_accuracy(card: str) -> str | None:
 
 def _overall(run: RunRecord, evaluation: dict[str, Any]) -> str:
     overall = evaluation["overall"]
-    told = f"{percent(overall['accuracy'])}% ± {percent(overall['stderr'])} of {overall['count']:,}"
-    told += f" ({evaluation['set']['name']})" if on_paper_test_set(evaluation) else " (not D_test)"
+    sentence = f"{percent(overall['accuracy'])}% ± {percent(overall['stderr'])} of {overall['count']:,}"
+    sentence += f" ({evaluation['set']['name']})" if on_paper_test_set(evaluation) else " (not D_test)"
     theirs = paper.ACCURACY.get((run.model.name, evaluation["task"]))
     if theirs is not None and run.model.grammar in (PAPER, AUTHORS):
-        told += f"; the paper's: {percent(theirs)}%"
+        sentence += f"; the paper's: {percent(theirs)}%"
     if "ceiling" in evaluation:
-        told += f"; the best possible: {percent(evaluation['ceiling']['overall']['best'])}%"
-    return told
+        sentence += f"; the best possible: {percent(evaluation['ceiling']['overall']['best'])}%"
+    return sentence
 
 
 def _steps(factor: float, accuracy: float, count: int, length: int) -> str:

@@ -111,7 +111,7 @@ def pointer_figure(groups: Sequence[Sequence[PointerTrace]], columns: int = 2) -
         tables.append([_table(group) for group in band])
         rows.append([len(group[0].program) + 1 for group in band])
     with style():
-        dots = any(told.true_lines for group in groups for told in group)
+        dots = any(example.true_lines for group in groups for example in group)
         note = f"{BRANCHES}{'; dots: the true trace' if dots else ''}"
         return table_figure(tables, rows, note, scale=True)
 
@@ -121,27 +121,27 @@ def _table(group: Sequence[PointerTrace]) -> list[Column]:
     count = len(program) + 1
     edges, lines = graph_edges(program)
     modulus = group[0].condition_modulus
-    first_lines = [format_program(told.program).partition("\n")[0] for told in group]
+    first_lines = [format_program(example.program).partition("\n")[0] for example in group]
     several = len(group) > 1
     return [
         numbers_column(count),
         source_column(program, modulus, "v0 = ??" if several else None),
         graph_column("CFG", edges, lines),
         *(
-            _heat_map(told, title if several else "Instruction pointer")
-            for told, title in zip(group, first_lines, strict=True)
+            _heat_map(example, title if several else "Instruction pointer")
+            for example, title in zip(group, first_lines, strict=True)
         ),
     ]
 
 
-def _heat_map(told: PointerTrace, title: str) -> Column:
-    steps, count = told.pointer.shape
+def _heat_map(example: PointerTrace, title: str) -> Column:
+    steps, count = example.pointer.shape
     width = float(np.clip(steps * STEP_WIDTH, NARROWEST, WIDEST))
-    given = f"step t of {told.steps:,}"
+    given = f"step t of {example.steps:,}"
 
     def draw(axes: Axes) -> None:
         box = (0, width, count - 0.5, -0.5)
-        shown = np.nan_to_num(told.pointer.T)
+        shown = np.nan_to_num(example.pointer.T)
         axes.imshow(shown, cmap=SHADES, vmin=0, vmax=1, extent=box, aspect="auto", zorder=1)
         axes.set_xlim(0, width)
         axes.set_ylim(count - 0.5, -0.5)
@@ -154,11 +154,11 @@ def _heat_map(told: PointerTrace, title: str) -> Column:
             clip_on=False,
         )
         cell = width / steps
-        if told.true_lines:
-            x = (np.arange(len(told.true_lines)) + 0.5) * cell
+        if example.true_lines:
+            x = (np.arange(len(example.true_lines)) + 0.5) * cell
             size = float(np.clip(cell * 72 * 0.35, 0.8, 2.6))
             axes.plot(
-                *(x, told.true_lines),
+                *(x, example.true_lines),
                 linestyle="none",
                 marker="o",
                 markersize=size,
@@ -173,15 +173,15 @@ def _heat_map(told: PointerTrace, title: str) -> Column:
             at = (t + 0.5) * cell
             axes.plot([at, at], [below, below + 0.25], color=BLACK, linewidth=0.5, clip_on=False)
             axes.text(at, below + 0.3, str(t), size=TEXT_SIZE - 1.5, ha="center", va="top")
-        notes = f"{given}\n{_verdict(told)}"
+        notes = f"{given}\n{_verdict(example)}"
         axes.text(width / 2, below + 1.05, notes, size=TEXT_SIZE - 1, ha="center", va="top", linespacing=1.25)
 
-    widest_note = max(len(given), len(_verdict(told)), len(title))
+    widest_note = max(len(given), len(_verdict(example)), len(title))
     width = max(width, widest_note * 0.052)
     return Column(title, width, draw, _FOOTER)
 
 
-def _verdict(told: PointerTrace) -> str:
-    if told.value is None:
-        return f"predicts {told.prediction}"
-    return f"predicts {told.prediction}, true {told.value}"
+def _verdict(example: PointerTrace) -> str:
+    if example.value is None:
+        return f"predicts {example.prediction}"
+    return f"predicts {example.prediction}, true {example.value}"

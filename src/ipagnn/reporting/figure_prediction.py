@@ -12,10 +12,10 @@ _SHOWN = 10
 def prediction_figure(prediction: Prediction) -> Figure:
     """Bars for the likeliest results of the model and, for a masked program, of its fillings."""
     exact = {c.value: c.probability for c in (prediction.truth.exact or ())[:_SHOWN]}
-    told = {c.value: c.probability for c in prediction.top(_SHOWN - 5 if exact else _SHOWN)}
-    values = list(dict.fromkeys([*told, *exact]))
+    probabilities = {c.value: c.probability for c in prediction.top(_SHOWN - 5 if exact else _SHOWN)}
+    values = list(dict.fromkeys([*probabilities, *exact]))
     true = prediction.true_value
-    if true is not None and true not in told:
+    if true is not None and true not in probabilities:
         values.append(true)
     with style():
         figure = Figure(figsize=(1.6 + 0.42 * len(values), 2.4), layout="constrained")

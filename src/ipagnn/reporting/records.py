@@ -28,7 +28,7 @@ def make_record(run: Path | str, records: Path | str, name: str | None = None) -
 
     Args:
         run: The run folder.
-        records: Where records are kept; made if need be.
+        records: Directory of records. Created if missing.
         name: Of the record; by default the date and the name of the run folder.
 
     Returns:
@@ -37,8 +37,8 @@ def make_record(run: Path | str, records: Path | str, name: str | None = None) -
     Raises:
         ValueError: The run has not finished or was not evaluated, or there is such a record.
     """
-    told = _complete(run)
-    target = Path(records) / (name or f"{told.result['ended'][:10]}-{told.path.resolve().name}")
+    finished = _complete(run)
+    target = Path(records) / (name or f"{finished.result['ended'][:10]}-{finished.path.resolve().name}")
     if target.exists():
         raise ValueError(f"{target} is there already, and records are never overwritten; choose another name.")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def make_record(run: Path | str, records: Path | str, name: str | None = None) -
         copy = Path(aside) / target.name
         copy.mkdir()
         for file in FILES:
-            shutil.copyfile(told.path / file, copy / file)
+            shutil.copyfile(finished.path / file, copy / file)
         copy.rename(target)
     return target
 
@@ -64,24 +64,29 @@ def package_weights(run: Path | str, weights: Path | str, record: str, factor: f
         The file with the weights, named after model and task: `ipa-gnn-full.safetensors`. Where values are digits,
         `any` stands for the task: `env-ipa-gnn-any.safetensors`, for numbers of any size.
     """
-    told = _complete(run)
+    finished = _complete(run)
     model = load_model(run)
-    assert told.evaluation is not None
-    variant = "any" if model.runs_on == "automata" else told.evaluation["task"]
+    assert finished.evaluation is not None
+    variant = "any" if model.runs_on == "automata" else finished.evaluation["task"]
     path = Path(weights) / f"{model.name}-{variant}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
     table = recipe(
-        "validation", told.config.task, CHECKED, None, Lengths.exact(told.config.data.length), model.config.grammar
+        "validation",
+        finished.config.task,
+        CHECKED,
+        None,
+        Lengths.exact(finished.config.data.length),
+        model.config.grammar,
     ).table(0, CHECKED)
     before = _predict(model, table)
     own = model.config.budget
     packaged = load_model(run, budget=replace(own, factor=factor * own.factor))
-    save_model(packaged, path, task=told.config.task, half=True, record=record)
+    save_model(packaged, path, task=finished.config.task, half=True, record=record)
     changed = int((before != _predict(load_model(path, budget=own), table)).sum())
     longer = None
     if factor != 1:
         longer = factor, float((_predict(packaged, table) == table.target).mean())
-    card = model_card(told, path.stem, record, changed, CHECKED, longer)
+    card = model_card(finished, path.stem, record, changed, CHECKED, longer)
     write_whole(path.with_suffix(".md"), card.encode())
     return path
 
@@ -91,9 +96,9 @@ def _predict(model: ProgramModel, table: ProgramTable) -> npt.NDArray[np.int64]:
 
 
 def _complete(run: Path | str) -> RunRecord:
-    told = read_run(run)
-    if not told.result:
+    finished = read_run(run)
+    if not finished.result:
         raise ValueError(f"The run {run} has not finished; let it go on with `ipagnn train {run}`.")
-    if told.evaluation is None:
+    if finished.evaluation is None:
         raise ValueError(f"The run {run} has not been evaluated; run `ipagnn evaluate {run} --save` first.")
-    return told
+    return finished

@@ -27,7 +27,7 @@ class RunRecord:
         result: `result.json`; empty if there is none.
         starts: Every start of the run: command, commit, versions, hardware.
         evaluation: Summary of the evaluation; None if there is none yet.
-        trained: Accuracy on the last programs of training, a hundredth of all; None if none was told.
+        trained: Accuracy on the last programs of training, a hundredth of all; None if it was not recorded.
     """
 
     path: Path

@@ -74,7 +74,7 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
     app = FastAPI(
         title="ipagnn",
         version=__version__,
-        description="Models that learned to execute programs: what they predict, and how they came to it.",
+        description="Models that learned to execute programs: their predictions, and how they reached them.",
         openapi_url="/api/openapi.json",
         docs_url=None,  # those pages load scripts from another host
         redoc_url=None,
@@ -88,15 +88,15 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
         prepared = await short.run(lambda: _prepare(asked, offer, bounds), began)
 
         def answer_bytes() -> bytes:
-            [told] = work([prepared.program], prepared.model, bounds.truth_steps)
-            return kind.model_validate(told.to_dict()).model_dump_json().encode()
+            [result] = work([prepared.program], prepared.model, bounds.truth_steps)
+            return kind.model_validate(result.to_dict()).model_dump_json().encode()
 
         lane = long if prepared.is_long else short
         return Response(await lane.run(answer_bytes, began), media_type="application/json")
 
     @app.post("/api/predict", response_model=schema.PredictionAnswer)
     async def predict(asked: schema.ProgramRequest) -> Response:
-        """Predict what a program comes to, and tell what it does come to."""
+        """Predict a program's result and show the true one."""
         return await answer(asked, schema.PredictionAnswer, predict_programs)
 
     @app.post("/api/explain", response_model=schema.ExplanationAnswer)
@@ -143,7 +143,7 @@ def create_app(offer: Offer, limits: Limits | None = None, hosts: Collection[str
     async def language(
         model: Annotated[str | None, Query(description="Whose language; by default the first model's.")] = None,
     ) -> schema.LanguageAnswer:
-        """What may be typed, with examples for the models that are offered."""
+        """The forms of statements, with examples for the available models."""
         shown = [each for each in card.EXAMPLES if _is_for(each, offer)]
         examples = [each if each.compare in offer.models else each._replace(compare=None) for each in shown]
         return schema.LanguageAnswer(

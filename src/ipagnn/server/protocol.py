@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ipagnn.server.limits import Limits
 
 CLOSING_SECONDS: Final = 1.0
-"""How long an answer that is being sent may still take once the server is told to end."""
+"""How long an answer that is being sent may still take after the server is asked to stop."""
 _REASONS: Final = {400: b"Bad Request", 408: b"Request Timeout", 503: b"Service Unavailable"}
 
 

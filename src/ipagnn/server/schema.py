@@ -16,7 +16,7 @@ TaskName = Literal["full", "partial"]
 
 
 class ProgramRequest(BaseModel):
-    """A program, and who is to look at it."""
+    """A program, and the model that is to run it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,7 +46,7 @@ class ExactResult(Result):
 
 
 class PredictionAnswer(BaseModel):
-    """What a model says a program comes to, how far that can be trusted, and what the program does come to."""
+    """The prediction of a model, how far it can be trusted, and the true result."""
 
     model: str
     task: TaskName = Field(description="`partial` if a line is masked.")
@@ -183,7 +183,7 @@ class ExampleAnswer(BaseModel):
 
 
 class LanguageAnswer(BaseModel):
-    """What may be typed."""
+    """The forms of statements."""
 
     forms: list[FormAnswer]
     examples: list[ExampleAnswer]

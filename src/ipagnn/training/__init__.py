@@ -1,4 +1,4 @@
-"""Training: `train(preset("quick"), "runs/a")` begins a run or goes on with it; `list_runs` finds them again."""
+"""Training: `train(preset("quick"), "runs/a")` starts or resumes a run; `list_runs` lists runs."""
 
 from typing import TYPE_CHECKING
 

@@ -37,7 +37,7 @@ def resolve(
     if file is not None:
         try:
             given = upgrade_settings(parse_toml(file.read_text("utf-8")))
-            TrainConfig.from_dict(given)  # so that a mistake in the file is told as one
+            TrainConfig.from_dict(given)  # so that the error names the file
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error
     given = merge(given, changes)

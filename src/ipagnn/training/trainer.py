@@ -1,4 +1,4 @@
-"""The training loop: every so many steps it looks at the metrics, and only then may it validate, save or stop."""
+"""The training loop: every `log_every` steps it reads the metrics, and then may validate, save or stop."""
 
 import math
 import time
@@ -69,13 +69,13 @@ def train(
     report: Callable[[Progress], None] | None = None,
     command: list[str] | None = None,
 ) -> Result:
-    """Train a model, or go on where an earlier call with the same config was stopped, however it was.
+    """Train a model, or resume an interrupted run with the same configuration.
 
     Args:
         config: What to do.
-        run: The run folder; made if need be.
+        run: The run folder. Created if missing; resumed if it exists.
         time_limit: Seconds after which to stop in good order, after a checkpoint.
-        report: Told at every look at the metrics.
+        report: Called every `log_every` steps.
         command: What was typed, for the record.
 
     Returns:

@@ -40,7 +40,7 @@ def outside_grammar(program: Program, grammar: Grammar = PAPER) -> list[str]:
     lines = program.lines
     opening = _first_lines(lines, grammar)
     declared = {line.variable for line in lines[:opening]}
-    found = [told for i in range(opening) for told in _declaration(lines[i], i + 1, grammar)]
+    found = [reasons for i in range(opening) for reasons in _declaration(lines[i], i + 1, grammar)]
     if len(lines) < MIN_LENGTH:
         found.append(f"the program has one line; trained on {MIN_LENGTH} or more")
     if len(program.masked_lines) > 1:
@@ -56,8 +56,8 @@ def outside_grammar(program: Program, grammar: Grammar = PAPER) -> list[str]:
             block = around.pop()
         following = lines[i + 1] if i + 1 < len(lines) else None
         block.lines += 1
-        told = [*_undeclared(line, declared, grammar), *_line(line, block, lines[i - 1], following, grammar)]
-        found += [f"line {i + 1}: {what}" for what in told]
+        reasons = [*_undeclared(line, declared, grammar), *_line(line, block, lines[i - 1], following, grammar)]
+        found += [f"line {i + 1}: {what}" for what in reasons]
     while around:
         found += _close(block, len(lines))
         block = around.pop()

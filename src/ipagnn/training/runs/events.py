@@ -29,7 +29,7 @@ class Events:
             return
         for name, value in line.items():
             if name not in _COUNTS and value is not None:
-                with suppress(OSError):  # a full disk is told by the files that matter
+                with suppress(OSError):  # other files report a full disk
                     self._writer.add_scalar(f"{line['kind']}/{name}", value, line["step"])
 
     def close(self) -> None:

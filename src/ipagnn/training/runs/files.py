@@ -1,4 +1,4 @@
-"""Files and folders of runs: what cannot be written or shared is told as a `RunError`."""
+"""Files and folders of runs: what cannot be written or shared is a `RunError`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,7 +8,7 @@ from ipagnn._common import files
 
 
 class RunError(ValueError):
-    """A run cannot begin, go on or be read; the text says why and what to do."""
+    """A run cannot be started, resumed or read; the text says why and what to do."""
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -81,10 +81,11 @@ def sweep(
     report: Callable[[TrialResult], None] | None = None,
     command: Sequence[str] = (),
 ) -> list[TrialResult]:
-    """Run all trials, or go on with those that have not ended.
+    """Run all trials, or resume those that have not ended.
 
     Args:
-        directory: Holds a run folder for each trial; made if need be. On a cluster all machines must see it.
+        directory: Holds a run folder for each trial. Created if missing; resumed if it exists. On a cluster, all
+            machines must share it.
         trials: From `expand`.
         address: Of a Ray cluster; by default RAY_ADDRESS, or a new one on this machine.
         parallel: Trials at the same time; by default one a GPU, or as many as have the threads they ask for.
@@ -140,8 +141,8 @@ class _Board:
         self._early: set[str] = set()
         self._errors: dict[str, str] = {}
         if (root / SWEEP).is_file():
-            told = read_file(root / SWEEP, lambda text: typed_fields(_Table, parse_json(text), "it"))
-            self._early.update(trial.run for trial in told.trials if trial.state == "ended early")
+            saved = read_file(root / SWEEP, lambda text: typed_fields(_Table, parse_json(text), "it"))
+            self._early.update(trial.run for trial in saved.trials if trial.state == "ended early")
 
     def over(self, index: int, asha: bool) -> bool:
         """Whether nothing is left to do for a trial; without ASHA those that it ended go on."""
@@ -173,9 +174,9 @@ class _Board:
         folder = RunFolder(self.root / trial.name)
         result = TrialResult(trial.name, trial.values, "waiting", 0, trial.config.steps, None)
         if folder.exists and (folder.path / RUN).is_file():
-            told = summarise(folder, self.root)
-            state: State = "finished" if told.state == "finished" else "stopped"
-            result = replace(result, state=state, step=told.step, accuracy=told.accuracy)
+            summary = summarise(folder, self.root)
+            state: State = "finished" if summary.state == "finished" else "stopped"
+            result = replace(result, state=state, step=summary.step, accuracy=summary.accuracy)
         if result.state == "finished":
             return result
         if trial.name in self._errors:
@@ -244,13 +245,13 @@ def _trial(
     if point["trial"] in over:
         return
     _wait_for(folder)
-    told = 0
+    reported = 0
 
     def report(now: Progress) -> None:
-        nonlocal told
-        if now.validation is not None and now.validated > told:
-            told = now.validated
-            tune.report({"accuracy": now.validation, "examples": told})
+        nonlocal reported
+        if now.validation is not None and now.validated > reported:
+            reported = now.validated
+            tune.report({"accuracy": now.validation, "examples": reported})
 
     try:
         result = train(trial.config, folder.path, report=report, command=command)

@@ -11,7 +11,7 @@ from numba import njit
 
 from ipagnn.languages.arithmetic import vocabulary as v
 
-# Why a program is refused; `checks.REASONS` has the sentences. Of several reasons in one line, the first is told.
+# Why a program is refused; `checks.REASONS` has the sentences. Of several reasons in one line, the first is reported.
 (
     BAD_INDENT,
     NO_BODY,

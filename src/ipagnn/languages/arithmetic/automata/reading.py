@@ -12,7 +12,7 @@ def reading(automaton: Automaton) -> str:
     """Where a condition may stop to read, and with which decision; empty for arithmetic, which reads all digits.
 
     The states are those of `str(automaton)`. Where reading goes on, the decision is that for a number that ends here.
-    Of an automaton over pairs of digits is told how many pairs it stops at.
+    For an automaton over pairs of digits it says at how many pairs it stops.
     """
     if not automaton.decides:
         return ""
@@ -30,8 +30,8 @@ def reading(automaton: Automaton) -> str:
             else:
                 after = int(automaton.goes[state, digit])
                 groups.setdefault(f"reads on in state {after} ({decision} if the number ends)", []).append(digit)
-        told = ", ".join(f"{_ranges(digits)} {what}" for what, digits in groups.items())
-        parts.append(f"state {state}: {told}")
+        described = ", ".join(f"{_ranges(digits)} {what}" for what, digits in groups.items())
+        parts.append(f"state {state}: {described}")
     if len(automaton) == 1 and automaton.stops.all():
         return f"stops at the first digit: {parts[0].removeprefix('state 0: ')}"
     return "; ".join(parts)
@@ -43,8 +43,8 @@ def _reading_of_pairs(automaton: Automaton) -> str:
         stops = np.flatnonzero(automaton.stops[state]).tolist()
         decisions = Counter(_decision(automaton, state, pair) for pair in stops)
         if decisions:
-            told = ", ".join(f"{decision} at {count}" for decision, count in sorted(decisions.items()))
-            parts.append(f"state {state} stops at {len(stops)} of {PAIRS} pairs: {told}")
+            described = ", ".join(f"{decision} at {count}" for decision, count in sorted(decisions.items()))
+            parts.append(f"state {state} stops at {len(stops)} of {PAIRS} pairs: {described}")
     return "; ".join(parts)
 
 

@@ -58,10 +58,10 @@ _GRADIENTS = _structure(
 
 def part(clusters: int) -> int:
     """What this process may take of all clusters that the GPU runs at a time."""
-    told = os.environ.get(SHARE, "1")
-    if not (told.isdecimal() and int(told)):
-        raise ValueError(f"{SHARE} is {told!r}; it must be the number of processes that share the GPU, such as 4.")
-    return max(1, clusters // int(told))
+    setting = os.environ.get(SHARE, "1")
+    if not (setting.isdecimal() and int(setting)):
+        raise ValueError(f"{SHARE} is {setting!r}; it must be the number of processes that share the GPU, such as 4.")
+    return max(1, clusters // int(setting))
 
 
 def shared_memory(padded: int) -> tuple[int, int]:

@@ -40,25 +40,27 @@ def least_seconds(work: Callable[[], object]) -> float:
     return min(found[1:])
 
 
+def row(language: str, grammar: Grammar, name: str, lengths: Lengths, count: int) -> str:
+    """What reading and checking programs of a language and length costs."""
+    what = recipe("train", "full", count, 0, lengths, grammar)
+    table = what.table(0, count)
+    data = encode_shard(table, wide=grammar.modulus > 2**31)
+    sample = table.take(range(0, count, count // LABELS_CHECKED))
+    check = least_seconds(
+        lambda: table.check(task="full", modulus=grammar.modulus, known=True, extended=grammar.is_extended)
+    )
+    read = least_seconds(lambda: (hashlib.sha256(data), decode_shard(data, "a shard", what)))
+    labels = least_seconds(lambda: find_wrong_label(sample, grammar))
+    share = check / (read - check)
+    return f"| {language} | {name} | {1e3 * read:.1f} | {1e3 * check:.1f} | {share:.1%} | {1e3 * labels:.1f} |"
+
+
 def main() -> None:
     print("| language | lines | read (ms) | of that the check (ms) | share | labels of a sample (ms) |")
     print("|---|---:|---:|---:|---:|---:|")
     for language, grammar in LANGUAGES.items():
-        for name, lengths in (("training, up to 10", Lengths.training(10)), ("100", Lengths.exact(100))):
-            count = PROGRAMS if name != "100" else PROGRAMS // 10
-            what = recipe("train", "full", count, 0, lengths, grammar)
-            table = what.table(0, count)
-            data = encode_shard(table, wide=grammar.modulus > 2**31)
-            sample = table.take(range(0, count, count // LABELS_CHECKED))
-            check = least_seconds(
-                lambda: table.check(task="full", modulus=grammar.modulus, known=True, extended=grammar.is_extended)
-            )  # noqa: B023, E501
-            read = least_seconds(lambda: (hashlib.sha256(data), decode_shard(data, "a shard", what)))  # noqa: B023
-            labels = least_seconds(lambda: find_wrong_label(sample, grammar))  # noqa: B023
-            print(
-                f"| {language} | {name} | {1e3 * read:.1f} | {1e3 * check:.1f} | {check / (read - check):.1%} "
-                f"| {1e3 * labels:.1f} |"
-            )
+        print(row(language, grammar, "training, up to 10", Lengths.training(10), PROGRAMS))
+        print(row(language, grammar, "100", Lengths.exact(100), PROGRAMS // 10))
 
 
 if __name__ == "__main__":

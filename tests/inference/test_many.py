@@ -53,7 +53,10 @@ def test_many_answers_are_those_of_one_at_a_time(name: str, sources_of_all_sizes
         assert explained.trace == single.trace
         if single.pointer is not None:
             assert explained.pointer is not None
-            np.testing.assert_allclose(explained.pointer, single.pointer, atol=1e-5)
+            shared = min(len(explained.pointer), len(single.pointer))  # the longer one may follow less than 1e-5 on
+            np.testing.assert_allclose(explained.pointer[:shared], single.pointer[:shared], atol=1e-5)
+            assert np.abs(np.diff(explained.pointer[shared - 1 :], axis=0)).sum() < 1e-4
+            assert np.abs(np.diff(single.pointer[shared - 1 :], axis=0)).sum() < 1e-4
             np.testing.assert_allclose(explained.visits, single.visits, rtol=1e-3)
 
 

@@ -437,9 +437,9 @@ def test_the_card_is_that_of_the_grammar() -> None:
         *("v3 = 7", "v3 += 3", "v0 += v1", "if v3 % 10 > 5:", "if v0 < v1:", "else:", "while v10 > 0:", "break"),
         *("# text", "v3 *= 3"),
     ]
-    assert "v0 to v18, to a number, 0 to 10^18 - 1; the first line assigns v3" in told["v3 = 7"]
-    assert told["v3 += 3"].endswith("v0 to v9 with 0 to 10^9")
+    assert "a number, 0 to 10^18 - 1, to a variable, v0 to v18; the first line assigns v3" in told["v3 = 7"]
+    assert told["v3 += 3"].endswith("v0 to v9 with operands 0 to 10^9")
     assert told["v3 *= 3"] == "every assignment takes its result modulo 10^12"
     few = forms(Grammar(counters=0, arithmetic_operations=("-=",), operands=(2, 123)))
-    assert few[1].meaning == "subtract. Models are trained on v0 with 2 to 123"
+    assert few[1].meaning == "subtract. Models are trained on v0 with operands 2 to 123"
     assert not [form for form in few if form.text.startswith("while")]

@@ -17,7 +17,6 @@ from ipagnn.languages.arithmetic.sampler import Sampler
 from ipagnn.models import ProgramModel
 from ipagnn.ops.pointer.cpu import backend
 from ipagnn.ops.pointer.cpu import parts as packed_parts
-from ipagnn.ops.pointer.cpu.compiled_pass import CompiledPass
 from ipagnn.ops.pointer.cpu.math import product
 from ipagnn.ops.pointer.cpu.packed_pass import PackedPass
 from ipagnn.ops.pointer.rows import plan_rows
@@ -243,8 +242,8 @@ def test_what_is_not_a_number_stays_so(make: Make, short: ProgramTable) -> None:
 
 def test_compiled_code_is_what_runs_on_a_cpu(make: Make, short: ProgramTable, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = []
-    original = CompiledPass.forward
-    monkeypatch.setattr(CompiledPass, "forward", lambda self: (ran.append(self), original(self)))
+    original = PackedPass.forward
+    monkeypatch.setattr(PackedPass, "forward", lambda self: (ran.append(self), original(self)))
     model = make("line-rnn")
     model(model.collate(short))
     assert ran

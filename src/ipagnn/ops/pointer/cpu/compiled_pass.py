@@ -1,21 +1,23 @@
-"""The packed step on a CPU: all steps of a pass in one call of compiled code, products by the BLAS that torch brings.
+"""The loops of a `PackedPass`, compiled: all steps of a pass in one call, products by the BLAS that torch brings.
 
 A pass runs on one thread and does not hold the interpreter lock: two that call torch for each product, hundreds of
-times, wait for the lock longer than a second core can make up for in a small batch. Kernels work row by row, so that a
-row's gates stay in the nearest cache, in short loops over few arrays, which is what the compiler turns into vector
+times, wait for the lock longer than a second core can make up for in a small batch. Functions work row by row, so that
+a row's gates stay in the nearest cache, in short loops over few arrays, which is what the compiler turns into vector
 instructions.
+
+Arrays have the names and shapes of the buffers of `PackedPass`. A step has `count` rows: they are `first` and later in
+arrays of all rows, and `place` and later in buffers that may hold the rows of one step alone.
 """
 
 import math
-from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from ipagnn.ops.pointer.cpu.math import jit, multiply, product, sigmoid, tanh
-from ipagnn.ops.pointer.cpu.packed_pass import TOKENS, PackedPass
+from ipagnn.ops.pointer.cpu.math import jit, multiply, sigmoid, tanh
 from ipagnn.ops.pointer.equations import EPSILON
+
+TOKENS = 4
+"""Tokens of a statement."""
 
 
 @jit
@@ -32,7 +34,12 @@ def _tanhs(x):  # type: ignore[no-untyped-def]
 
 @jit
 def _token(gates, before, after, inputs, memories, table, words, layer, k, place, first, count):  # type: ignore[no-untyped-def]
-    """See `PackedPass.token`. table: of the tokens, or the bias as the only row; words: [row, token]."""
+    """The gates of token k in a layer, from the products of its inputs; then the memory and the output after it.
+
+    Args:
+        table: What is added to the gates: of layer 1 a row for each token, of layer 2 its bias as the only row.
+        words: Rows of the table. [row, token]
+    """
     hidden = memories.shape[-1]
     for row in range(count):
         at = place + row
@@ -63,7 +70,10 @@ def _token(gates, before, after, inputs, memories, table, words, layer, k, place
 
 @jit
 def _token_backward(gates, before, after, memories, d_states, d_inputs, layer, k, parity, place, count):  # type: ignore[no-untyped-def]
-    """See `PackedPass.token_backward`."""
+    """The reverse of `_token`: the gradients of what went into the gates, in place of the gates.
+
+    Those of the memory are in `d_states`, at the step's `parity`, and become those before the token.
+    """
     hidden = memories.shape[-1]
     part = 2 * layer * hidden
     shape, d_output = np.empty(hidden, gates.dtype), np.empty(hidden, gates.dtype)
@@ -97,7 +107,7 @@ def _token_backward(gates, before, after, memories, d_states, d_inputs, layer, k
 
 @jit
 def _decide(after, branch_weight, branch_bias, branches, soft, shares, hard, place, first, count):  # type: ignore[no-untyped-def]
-    """See `PackedPass.decide`."""
+    """The shares of both successors (equation 4), and in `soft` what they are before a hard decision."""
     for row in range(count):
         shares[first + row, 0] = 1
         shares[first + row, 1] = 0
@@ -131,7 +141,7 @@ def _dot(x, y):  # type: ignore[no-untyped-def]
 def _depart(  # type: ignore[no-untyped-def]
     after, before, mass, shares, true, false, final, arrived, normalise, place, first, count, next_place, next_count
 ):
-    """See `PackedPass.depart`."""
+    """Equations 5 and 6, by source: states and mass that arrive at the rows of the next step and at exits."""
     rows = len(mass)
     following = first + count
     for row in range(next_count):
@@ -162,7 +172,7 @@ def _depart_backward(  # type: ignore[no-untyped-def]
     after, mass, shares, soft, branches, true, false, d_exit, d_arrived, d_mass, d_score, d_states, branch_weight,
     parity, place, first, count,
 ):  # fmt: skip
-    """See `PackedPass.depart_backward`."""
+    """The reverse of `_depart` and `_decide`: the gradients of the states after the statements of a step."""
     rows = len(mass)
     following = first + count
     for row in range(count):
@@ -192,7 +202,7 @@ def _depart_backward(  # type: ignore[no-untyped-def]
 
 @jit
 def _arrive_backward(before, mass, d_mass, d_states, parity, place, first, count):  # type: ignore[no-untyped-def]
-    """See `PackedPass.arrive_backward`."""
+    """The reverse of the division by the mass that arrived."""
     for row in range(count):
         d_state = d_states[parity, row]
         if mass[first + row] > 0:
@@ -203,19 +213,19 @@ def _arrive_backward(before, mass, d_mass, d_states, parity, place, first, count
 
 
 @jit
-def _table_gradient(d_gates, words, d_table):  # type: ignore[no-untyped-def]
-    """See `PackedPass.table_gradient`."""
+def sum_by_token(d_gates, words, d_table):  # type: ignore[no-untyped-def]
+    """Add the gradients of layer 1's gates by token."""
     for k in range(words.shape[1]):
         for row in range(len(words)):
             _add_scaled(d_table[words[row, k]], d_table.dtype.type(1), d_gates[k, row])
 
 
 @jit
-def _walk(  # type: ignore[no-untyped-def]
+def run_steps(  # type: ignore[no-untyped-def]
     address, steps, keep, hidden_1, kernel_2, table, bias, branch_weight, branch_bias, words, branches, true, false,
     gates, before, after, inputs, memories, mass, shares, soft, final, arrived, hard, normalise,
 ):  # fmt: skip
-    """See `PackedPass.walk`."""
+    """All steps, one after the other."""
     hidden = memories.shape[-1]
     for t in range(len(steps) - 1):
         first, count = steps[t], steps[t + 1] - steps[t]
@@ -237,11 +247,11 @@ def _walk(  # type: ignore[no-untyped-def]
 
 
 @jit
-def _walk_back(  # type: ignore[no-untyped-def]
+def run_steps_backward(  # type: ignore[no-untyped-def]
     address, steps, hidden_1_t, kernel_2_t, branch_weight, branches, true, false, gates, before, after, memories, mass,
     shares, soft, d_exit, d_arrived, d_mass, d_score, d_states, d_inputs, normalise,
 ):  # fmt: skip
-    """See `PackedPass.walk_back`."""
+    """All steps in reverse: where the gates were, the gradients of what went into them."""
     hidden = memories.shape[-1]
     for t in range(len(steps) - 2, -1, -1):
         first, count, parity = steps[t], steps[t + 1] - steps[t], t % 2
@@ -262,47 +272,3 @@ def _walk_back(  # type: ignore[no-untyped-def]
             d_state[:, 3 * hidden :] = d_input[:, hidden:]
             if normalise:
                 _arrive_backward(before, mass, d_mass, d_states, parity, first, first, count)
-
-
-class CompiledPass(PackedPass):
-    """`PackedPass` with its walks, in types for which there is a `product`."""
-
-    def prepare(self) -> None:
-        """Look at everything as arrays."""
-        weights, portion = self.weights, self.portion
-        nothing = self.final.new_empty(0)
-        decides = weights.branch_weight is not None and weights.branch_bias is not None
-        self._branch_weight = (weights.branch_weight if decides else nothing).numpy()  # type: ignore[union-attr]
-        self._branch_bias = (weights.branch_bias[None] if decides else nothing).numpy()  # type: ignore[index]
-        self._address, self._steps = product(self.final.dtype), np.array(portion.steps)
-        self._words = portion.tokens.numpy()
-        self._leaving = portion.branches.numpy(), portion.true.numpy(), portion.false.numpy()
-
-    def _arrays(self, *names: str) -> list[Any]:
-        return [getattr(self, name).numpy() for name in names]
-
-    def walk(self) -> None:
-        """See `PackedPass`."""
-        weights = self.weights
-        _walk(  # type: ignore[call-arg]
-            self._address, self._steps, self.keep, weights.hidden_1.numpy(), weights.kernel_2.numpy(),
-            weights.table.numpy(), weights.bias_2[None].numpy(), self._branch_weight, self._branch_bias, self._words,
-            *self._leaving, *self._arrays("gates", "before", "after", "inputs", "memories"),
-            *self._arrays("mass", "shares", "soft", "final", "arrived"), self.hard, self.normalise,
-        )  # fmt: skip
-
-    def walk_back(self) -> None:
-        """See `PackedPass`."""
-        _walk_back(  # type: ignore[call-arg]
-            self._address, self._steps, self.weights.hidden_1_t.numpy(), self.weights.kernel_2_t.numpy(),
-            self._branch_weight, *self._leaving,
-            *self._arrays("gates", "before", "after", "memories", "mass", "shares", "soft"),
-            *self._arrays("d_exit", "d_arrived", "d_mass", "d_score", "d_states", "d_inputs"),
-            self.normalise,
-        )  # fmt: skip
-
-    def table_gradient(self) -> Tensor:
-        """See `PackedPass`."""
-        gradient = torch.zeros_like(self.weights.table)
-        _table_gradient(self.gates[0].numpy(), self._words, gradient.numpy())
-        return gradient

@@ -15,8 +15,8 @@ class Weights:
         hidden_1: Kernel from layer 1's output. [hidden, 4 * hidden]
         kernel_2: Kernels from layer 1's output and layer 2's. [2 * hidden, 4 * hidden]
         bias_2: [4 * hidden]
-        branch_weight: True minus false: a softmax of two is a sigmoid. None where nothing is decided. [4 * hidden]
-        branch_bias: The same. []
+        branch_weight: True minus false: a softmax of two is a sigmoid. [4 * hidden]; empty where nothing is decided.
+        branch_bias: The same. [1]
         hidden_1_t, kernel_2_t: Transposed, for the backward pass.
     """
 
@@ -24,8 +24,8 @@ class Weights:
     hidden_1: Tensor
     kernel_2: Tensor
     bias_2: Tensor
-    branch_weight: Tensor | None
-    branch_bias: Tensor | None
+    branch_weight: Tensor
+    branch_bias: Tensor
     hidden_1_t: Tensor
     kernel_2_t: Tensor
 
@@ -40,15 +40,17 @@ class Weights:
         branch_bias: Tensor | None = None,
     ) -> "Weights":
         """From a model's parameters."""
-        decides = branch_weight is not None and branch_bias is not None
+        weight = bias = bias_2.new_empty(0)
+        if branch_weight is not None and branch_bias is not None:
+            weight, bias = branch_weight[:, 0] - branch_weight[:, 1], branch_bias[:1] - branch_bias[1:]
         kernel_2 = torch.cat([input_2, hidden_2])
         return Weights(
             table,
             hidden_1,
             kernel_2,
             bias_2,
-            branch_weight[:, 0] - branch_weight[:, 1] if decides else None,  # type: ignore[index]
-            branch_bias[0] - branch_bias[1] if decides else None,  # type: ignore[index]
+            weight,
+            bias,
             hidden_1.t().contiguous(),
             kernel_2.t().contiguous(),
         )

@@ -1,30 +1,32 @@
-"""The packed step with a hand-written backward pass: buffers, and what is not walked; `compiled_pass` walks.
+"""The packed step on a CPU with a hand-written backward pass: buffers, and products over all rows.
 
-The arithmetic is that of the dense execution; equations are the paper's. What makes it fast:
+The arithmetic is that of `ops.reference`; equations are the paper's. What makes it fast:
 
 - **No autograd graph over the steps.** The forward pass leaves gates, memories and outputs of all rows and tokens in a
   few large buffers; the backward pass walks the steps in reverse and puts the gradients of the gates where these were.
 - **Weight gradients at the end**: each a product over all rows and tokens.
+- **Compiled loops.** `compiled_pass` goes through the steps.
 - **Few products.** What token k adds to layer 1 is a row of a table; layer 2 reads the output of layer 1 and its own
   side by side, so that a token is one product per layer, forwards and backwards.
 """
 
-from abc import ABC, abstractmethod
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ipagnn.ops.pointer.cpu.compiled_pass import TOKENS, run_steps, run_steps_backward, sum_by_token
 from ipagnn.ops.pointer.cpu.inputs import Portion, Weights
+from ipagnn.ops.pointer.cpu.math import product
 from ipagnn.ops.pointer.equations import EPSILON
-
-TOKENS = 4
 
 ALIGNED = 16
 """Buffers begin at multiples of so many numbers: a cache line."""
 
 
-class PackedPass(ABC):
+class PackedPass:
     """One forward pass over a portion, and the backward pass that may follow it once.
 
     A state is (c1, h1, c2, h2), side by side. In the buffers, `before` and `after` [row, 4 H] are the states before and
@@ -78,7 +80,9 @@ class PackedPass(ABC):
         self.mass, self.arrived = new(self.rows), new(portion.programs).zero_()
         self.shares, self.soft = new(self.rows, 2), new(self.rows, 2)
         self.final = new(portion.programs, 4 * hidden).zero_()
-        self.prepare()
+        self._address, self._steps = product(self.final.dtype), np.array(steps)
+        self._words = portion.tokens.numpy()
+        self._leaving = portion.branches.numpy(), portion.true.numpy(), portion.false.numpy()
 
     before: Tensor
     after: Tensor
@@ -92,25 +96,19 @@ class PackedPass(ABC):
         """From the first statements to `final`."""
         self.before[: self.portion.steps[1]] = 0.0
         self.mass[: self.portion.steps[1]] = 1.0
-        self.walk()
+        weights = self.weights
+        run_steps(  # type: ignore[call-arg]
+            self._address, self._steps, self.keep, weights.hidden_1.numpy(), weights.kernel_2.numpy(),
+            weights.table.numpy(), weights.bias_2[None].numpy(), weights.branch_weight.numpy(),
+            weights.branch_bias.numpy(), self._words, *self._leaving,
+            *self._arrays("gates", "before", "after", "inputs", "memories"),
+            *self._arrays("mass", "shares", "soft", "final", "arrived"), self.hard, self.normalise,
+        )  # fmt: skip
         if self.normalise:
             self.final *= scale(self.arrived)[:, None]
 
-    @abstractmethod
-    def prepare(self) -> None:
-        """Work out what the walks need of weights and plan."""
-
-    @abstractmethod
-    def walk(self) -> None:
-        """All steps, one after the other."""
-
-    @abstractmethod
-    def walk_back(self) -> None:
-        """All steps in reverse: where the gates were, the gradients of what went into them."""
-
-    @abstractmethod
-    def table_gradient(self) -> Tensor:
-        """The gradients of layer 1's gates, summed by token."""
+    def _arrays(self, *names: str) -> list[Any]:
+        return [getattr(self, name).numpy() for name in names]
 
     def backward(self, d_final: Tensor) -> list[Tensor]:
         """From the gradients of `final` to those of the weights, in the order of `Weights.of`.
@@ -124,7 +122,12 @@ class PackedPass(ABC):
         self.d_exit = d_final * scale(self.arrived)[:, None] if self.normalise else d_final.contiguous()
         self.d_arrived = -(self.d_exit * self.final).sum(dim=1) if self.normalise else torch.zeros_like(self.arrived)
         self.d_mass, self.d_score = new(self.rows), new(self.rows).zero_()
-        self.walk_back()
+        run_steps_backward(  # type: ignore[call-arg]
+            self._address, self._steps, self.weights.hidden_1_t.numpy(), self.weights.kernel_2_t.numpy(),
+            self.weights.branch_weight.numpy(), *self._leaving,
+            *self._arrays("gates", "before", "after", "memories", "mass", "shares", "soft"),
+            *self._arrays("d_exit", "d_arrived", "d_mass", "d_score", "d_states", "d_inputs"), self.normalise,
+        )  # fmt: skip
         self.memory = None
         return self._weight_gradients()
 
@@ -137,8 +140,10 @@ class PackedPass(ABC):
         torch.mm(self.before[:, hidden : 2 * hidden].t(), gates_1[: self.rows], out=d_hidden_1)
         d_hidden_1.addmm_(inputs[: -self.rows, :hidden].t(), gates_1[self.rows :])
         torch.mm(inputs.t(), gates_2, out=d_kernel_2)
-        gradients = [self.table_gradient(), d_hidden_1, d_kernel_2[:hidden], d_kernel_2[hidden:], gates_2.sum(dim=0)]
-        if self.weights.branch_weight is not None:
+        d_table = torch.zeros_like(self.weights.table)
+        sum_by_token(self.gates[0].numpy(), self._words, d_table.numpy())
+        gradients = [d_table, d_hidden_1, d_kernel_2[:hidden], d_kernel_2[hidden:], gates_2.sum(dim=0)]
+        if len(self.weights.branch_weight):
             d_weight, d_bias = torch.mv(self.after.t(), self.d_score)[:, None], self.d_score.sum()[None]
             gradients += [torch.cat([d_weight, -d_weight], dim=1), torch.cat([d_bias, -d_bias])]
         return gradients

@@ -15,8 +15,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from ipagnn.ops.pointer.cpu.compiled_pass import CompiledPass
 from ipagnn.ops.pointer.cpu.inputs import Portion, Weights
+from ipagnn.ops.pointer.cpu.packed_pass import PackedPass
 from ipagnn.ops.pointer.rows import Rows, RowValues
 
 Item = TypeVar("Item")
@@ -53,7 +53,7 @@ class Parts:
     ) -> None:
         self._rows, self._tokens, self._programs, self._spare = rows, tokens, programs, spare
         self._hard, self._normalise, self._keep = hard, normalise, keep
-        self._passes: list[CompiledPass] = []
+        self._passes: list[PackedPass] = []
 
     def forward(self, *weights: Tensor) -> Tensor:
         """From the weights in the order of `Weights.of` to the state of each exit. [program, 4 * hidden]"""
@@ -61,10 +61,10 @@ class Parts:
             loaded = Weights.of(*(weight.detach() for weight in weights))
         count = max(1, min(torch.get_num_threads(), int(len(self._rows) * loaded.hidden**2 / LEAST_WORK)))
 
-        def execute(portion: Portion) -> CompiledPass:
+        def execute(portion: Portion) -> PackedPass:
             memory = memories.pop()
             options = {"hard": self._hard, "normalise": self._normalise, "keep": self._keep}
-            done = CompiledPass(loaded, portion, **options, memory=memory)
+            done = PackedPass(loaded, portion, **options, memory=memory)
             done.forward()
             return done
 
@@ -78,7 +78,7 @@ class Parts:
         counts = [done.portion.programs for done in self._passes]
         memories = [done.memory for done in self._passes]
 
-        def back(part: tuple[CompiledPass, Tensor]) -> list[Tensor]:
+        def back(part: tuple[PackedPass, Tensor]) -> list[Tensor]:
             done, gradient = part
             return done.backward(gradient)
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from ipagnn.ops.call import Execute, PointerCall
-from ipagnn.ops.pointer.cpu.compiled_pass import _sigmoids, _tanhs
+from ipagnn.ops.pointer.cpu.compiled_pass import TOKENS, _sigmoids, _tanhs
 from ipagnn.ops.pointer.cpu.math import jit, multiply, product, tanh
-from ipagnn.ops.pointer.cpu.packed_pass import TOKENS
 
 ROWS: Final = 128
 """Rows at a time: enough for products at full speed."""

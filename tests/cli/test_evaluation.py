@@ -48,6 +48,22 @@ def test_json_tells_the_numbers_of_the_library(run: Run, weights: Path) -> None:
     assert set(answer["overall"]) == {"accuracy", "stderr", "count"}
 
 
+def test_programs_of_another_language_than_that_of_training(
+    run: Run, weights: Path, is_sentence: Callable[[str], bool]
+) -> None:
+    asked = ("evaluate", weights, "--count", 5, "--lengths", "8", "--json", "--set")
+    done = run(*asked, "stmt_repeat=0")
+    assert done.code == 0, done.err
+    answer = json.loads(done.out)
+    assert answer["by_loops"].keys() == {"0"}
+    assert answer["set"]["name"] == "test"
+    refused = run(*asked, "modulus=10")  # the model has an output for each of 1,000 values
+    assert refused.code == 2
+    assert "1000" in refused.err
+    assert is_sentence(refused.err)
+    assert "stmt_repeat" in run(*asked, "stmt_repeet=0").err
+
+
 def test_one_object_for_each_of_several_weights(run: Run, weights: Path, tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", "partial", "line-rnn")
     done = run("evaluate", weights, folder, "--count", 2, "--lengths", "5,10", "--json")

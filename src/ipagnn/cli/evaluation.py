@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ipagnn.cli.language import ModelLanguageSettings
 from ipagnn.cli.summary_text import print_summary
 from ipagnn.cli.terminal import DIGITS, output, progress
 
@@ -75,6 +76,7 @@ def evaluate(
         ),
     ] = None,
     digits: Annotated[int | None, DIGITS] = None,
+    settings: ModelLanguageSettings = None,
     device: Annotated[str, _DEVICE] = "auto",
     save: Annotated[
         bool, typer.Option("--save", help="Write the numbers to `evaluation.json` in the run folder, for `report`.")
@@ -96,14 +98,16 @@ def evaluate(
     `ipagnn evaluate runs/a runs/b`
 
     `ipagnn evaluate runs/a --programs my_programs.jsonl --json`
+
+    `ipagnn evaluate env-ipa-gnn-full --set counters=3 --lengths 10,20`
     """
     from ipagnn.models import find_model_file
 
-    changes = _changes(prune, budget, digits)
-    if save and (budget is not None or digits is not None):
+    changes = _changes(prune, budget, digits, settings)
+    if save and changes.keys() & {"budget", "digits", "settings"}:
         raise ValueError(
-            "--save keeps what a model does with its own steps and digits; with --budget or --digits, send --json to a "
-            "file."
+            "--save keeps what a model does with its own steps, digits and language; with --budget, --digits or --set, "
+            "send --json to a file."
         )
     for i, name in enumerate(weights):
         found = find_model_file(name)
@@ -378,7 +382,7 @@ def _on_programs(
     return {"weights": weights.name} | summarise(evaluation) | {"set": used | {"first_skipped": file.first_skipped}}
 
 
-def _changes(prune: float | None, budget: str | None, digits: int | None) -> dict[str, Any]:
+def _changes(prune: float | None, budget: str | None, digits: int | None, settings: list[str] | None) -> dict[str, Any]:
     """Options that override those of the models."""
     from ipagnn.data import StepBudget
 
@@ -387,15 +391,21 @@ def _changes(prune: float | None, budget: str | None, digits: int | None) -> dic
         changes["budget"] = StepBudget.of(budget)
     if digits is not None:
         changes["digits"] = digits
+    if settings:
+        changes["settings"] = settings
     return changes
 
 
 def _load(weights: "ModelFile", changes: dict[str, Any]) -> "tuple[ProgramModel, dict[str, Any]]":
-    """A model with its step budget or digits changed, and what to evaluate it with."""
+    """A model with its step budget, digits or language changed, and what to evaluate it with."""
+    from ipagnn.cli.language import chosen_grammar
+
     asked = dict(changes)
-    prune, digits = asked.pop("prune", 0.0), asked.pop("digits", None)
-    takes_steps = bool(changes.keys() - {"digits"})  # how it takes them was asked for, so that it does
+    prune, digits, settings = asked.pop("prune", 0.0), asked.pop("digits", None), asked.pop("settings", None)
+    takes_steps = bool(changes.keys() - {"digits", "settings"})  # how it takes them was asked for, so that it does
     model = weights.load(**asked)
+    if settings:
+        model = weights.load(**asked, grammar=chosen_grammar(settings, model.config.grammar))
     return (
         model if digits is None else model.with_digits(digits),
         {"prune": prune, "tables": False if takes_steps else None},

@@ -34,13 +34,15 @@ class UnboundedRunner:
 
     Args:
         model: Such a model.
+        max_steps: Statements after which a program is given up; by default as many as tables or automata allow.
 
     Attributes:
         call: How the model is run: all that computes is called by it.
     """
 
-    def __init__(self, model: ProgramModel) -> None:
+    def __init__(self, model: ProgramModel, max_steps: int | None = None) -> None:
         self.model = model
+        self.limits = {"threads": os.cpu_count() or 1} | ({} if max_steps is None else {"max_steps": max_steps})
         self.unbounded: TabulatedModel | AutomataModel | None = None
         self.call: Callable[..., Any] = lambda function, *arguments: function(*arguments)
 
@@ -51,7 +53,7 @@ class UnboundedRunner:
         for first in range(0, len(table), _CHUNK):
             part = table.slice(first, min(first + _CHUNK, len(table)))
             measure = _measure_automata if isinstance(self.unbounded, AutomataModel) else _measure_tables
-            measured = self.call(measure, self.unbounded, part)
+            measured = self.call(measure, self.unbounded, part, self.limits)
             lengths, depths = self.call(_true_traces, self.model.config.grammar, part, task)
             parts.append(measured | {"trace_length": lengths, "loop_depth": depths})
             progress(first + len(part))
@@ -62,8 +64,8 @@ class UnboundedRunner:
         return Evaluation(self.model.name, task.name, lengths, answers=answers, bounded=False, **results)
 
 
-def _measure_tables(model: TabulatedModel, table: ProgramTable) -> dict[str, Array]:
-    run = model.run(table, threads=os.cpu_count() or 1)
+def _measure_tables(model: TabulatedModel, table: ProgramTable, limits: dict[str, int]) -> dict[str, Array]:
+    run = model.run(table, **limits)
     target, classes = table.target, run.results.shape[1]
     of_target = np.where(target < classes, run.results[np.arange(len(table)), np.minimum(target, classes - 1)], 0.0)
     ahead = (run.results > of_target[:, None]) | (
@@ -81,8 +83,8 @@ def _measure_tables(model: TabulatedModel, table: ProgramTable) -> dict[str, Arr
     }
 
 
-def _measure_automata(model: AutomataModel, table: ProgramTable) -> dict[str, Array]:
-    run = model.run(table, threads=os.cpu_count() or 1)
+def _measure_automata(model: AutomataModel, table: ProgramTable, limits: dict[str, int]) -> dict[str, Array]:
+    run = model.run(table, **limits)
     value, two = run.results[:, 0], np.pad(run.weights, ((0, 0), (0, 1)))[:, :2]
     margin = np.log(np.maximum(two, _LEAST))
     found = run.results == table.target[:, None]

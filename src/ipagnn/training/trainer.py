@@ -325,7 +325,7 @@ class _Loop:
         )
 
     def _validate(self) -> None:
-        """Score the weights, and keep them if they are the best so far."""
+        """Score the weights, and keep them if they are the best so far. Of equal ones, the later are kept."""
         weights = self._step.weights(averaged=True)
         self._score = score = self._validation(weights)
         step = self._position.step
@@ -342,7 +342,7 @@ class _Loop:
             }
         )
         best, loss = self._position.best_accuracy, self._position.best_loss
-        if score.accuracy > best or (score.accuracy == best and loss is not None and score.loss < loss):
+        if score.accuracy > best or (score.accuracy == best and loss is not None and score.loss <= loss):
             self._position = replace(self._position, best_step=step, best_accuracy=score.accuracy, best_loss=score.loss)
             Checkpoint(self._config, self._position, weights, {}).write(self._folder.best)
 

@@ -225,10 +225,10 @@ MANY_LOOPS = "v0 = 1\nv1 = 1\nwhile v1 > 0:\n  v1 += 1\n" + "  while v0 % 10 > 5
     ids=range(6),
 )
 def test_what_cannot_be_told_endless_is_given_up(source: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     with pytest.raises(StepLimitError, match="given up after 1,000,000 steps"):
         value(parse(source))
-    assert time.perf_counter() - start < 10
+    assert time.thread_time() - start < 10
     with pytest.raises(StepLimitError, match="given up after 50 steps"):
         value(parse(source), max_steps=50)
 

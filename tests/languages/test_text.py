@@ -232,10 +232,10 @@ def test_deeper_than_the_vocabulary() -> None:
     ids=range(10),
 )
 def test_megabytes_of_garbage_get_an_answer_soon(source: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     with pytest.raises(ProgramError) as caught:
         parse(source)
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
     assert len(str(caught.value)) < 400
 
 

@@ -212,3 +212,17 @@ def test_a_sparse_file_takes_no_memory_before_it_is_refused(tmp_path: Path, size
     )
     done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, check=True, text=True)
     assert int(done.stdout) < 150 * 2**20
+
+
+def test_weights_of_masked_lines_begin_anew_in_another_grammar(tmp_path: Path) -> None:
+    model = build_model("env-ipa-gnn", hidden=4, width=4, grammar=Grammar(operands=(1, 3)))
+    with torch.no_grad():
+        model.get_parameter("mask_weights").copy_(torch.arange(9.0))
+    save_model(model, tmp_path / "model.safetensors", task="full")
+    same = load_model(tmp_path / "model.safetensors", grammar=Grammar(operands=(1, 3), counters=2))
+    assert same.get_parameter("mask_weights").tolist() == list(range(9))
+    other = load_model(tmp_path / "model.safetensors", grammar=Grammar(operands=(1, 5)))
+    assert other.get_parameter("mask_weights").tolist() == [0.0] * 15
+    assert torch.equal(other.get_parameter("values.embedding"), model.get_parameter("values.embedding"))
+    with pytest.raises(ModelFileError, match=r"values\.output_bias"):
+        load_model(tmp_path / "model.safetensors", grammar=Grammar(modulus=10))

@@ -98,6 +98,8 @@ class ProgramModel(nn.Module, ABC):
             the resolution of float32. It is no setting that trades accuracy for speed.
         reliable_lines: Longest programs that it answers as well as those of training; None if no limit is known.
         reliable_depth: Deepest nesting of loops that it answers as well; None if no limit is known.
+        grammar_weights: Names of weights that are about the statements of one grammar. They are 0 in a model that is
+            loaded for another grammar, with other statements.
         state_parts: A state that the output layer reads has this times `hidden` numbers.
         task: Name of the task that it was trained for; None if that is not known.
         config: What it was built from.
@@ -119,6 +121,7 @@ class ProgramModel(nn.Module, ABC):
     negligible_mass: ClassVar[float] = 1e-20
     reliable_lines: ClassVar[int | None] = 10
     reliable_depth: ClassVar[int | None] = 1
+    grammar_weights: ClassVar[frozenset[str]] = frozenset()
     state_parts: ClassVar[int] = STATE_PARTS
     task: str | None = None
 

@@ -128,6 +128,7 @@ class EnvIPAGNN(ProgramModel):
     can_prune: ClassVar[bool] = True
     negligible_mass: ClassVar[float] = 1e-10  # probabilities lose what is dropped and no more: nothing is divided by it
     can_tabulate: ClassVar[bool] = True
+    grammar_weights: ClassVar[frozenset[str]] = frozenset({"mask_weights"})
     reliable_lines: ClassVar[int | None] = None
     reliable_depth: ClassVar[int | None] = None
     config: Config

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import resources
@@ -184,7 +184,8 @@ def load_model(path_or_name: str | os.PathLike[str], **options: Any) -> ProgramM
     Args:
         path_or_name: A file, a run folder, or the name of a model that comes with the package (`available_models`).
         options: Options of the model to change, such as `budget=StepBudget(factor=2)`, or `name="hard-ip-rnn"` to run
-            the weights of an IPA-GNN with hard decisions.
+            the weights of an IPA-GNN with hard decisions. With another `grammar`, the weights of what a masked line may
+            be start again, as they are about the statements of one grammar.
 
     Raises:
         FileNotFoundError: There is no such file or model.
@@ -201,8 +202,15 @@ def load_model(path_or_name: str | os.PathLike[str], **options: Any) -> ProgramM
             _check_size(config, found)
             with _NoInitialisation(), torch.device("meta") if path.stat().st_size > _SMALL_BYTES else nullcontext():
                 model = build_model(config)
-            _check_shapes(found, {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()})
-            model.load_state_dict({name: _whole(file.get_tensor(name)) for name in found}, assign=True)
+            wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+            zeros = {
+                name: torch.zeros(wanted[name])
+                for name in (model.grammar_weights if "grammar" in options else ())
+                if found.get(name) != wanted[name]
+            }
+            _check_shapes(found, wanted, zeros.keys())
+            kept = {name: _whole(file.get_tensor(name)) for name in found if name not in zeros}
+            model.load_state_dict(kept | zeros, assign=True)
         except RuntimeError as error:
             raise ModelFileError(
                 f"The weights in {path} are not those of a {config.name!r} of {config.hidden} hidden units: {error}"
@@ -271,9 +279,11 @@ def _check_size(config: ModelConfig, shapes: dict[str, tuple[int, ...]]) -> None
         raise RuntimeError(f"{name} has shape {found} instead of {shape}.")
 
 
-def _check_shapes(found: dict[str, tuple[int, ...]], wanted: dict[str, tuple[int, ...]]) -> None:
+def _check_shapes(
+    found: dict[str, tuple[int, ...]], wanted: dict[str, tuple[int, ...]], left_out: Set[str] = frozenset()
+) -> None:
     """Before any tensor is read, for the same reason."""
-    for name in sorted(found.keys() | wanted.keys()):
+    for name in sorted((found.keys() | wanted.keys()) - left_out):
         if found.get(name) != wanted.get(name):
             there, asked = found.get(name, "missing"), wanted.get(name, "unknown")
             raise RuntimeError(f"{name} is {there} in the file and {asked} in the model.")

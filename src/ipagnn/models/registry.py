@@ -1,9 +1,10 @@
 """Models by name, and how they are built."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ipagnn._common.hints import near_miss
 from ipagnn._common.options import options_from_dict
@@ -11,7 +12,48 @@ from ipagnn.models.base import ProgramModel
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.extensions import import_entry_point, import_models
 
-MODELS: dict[str, type[ProgramModel]] = {}
+PACKAGED: Final[Mapping[str, str]] = {
+    name: f"ipagnn.models.{name.replace('-', '_')}"
+    for name in (
+        *("env-ipa-gnn", "ggnn", "hard-ip-rnn", "ipa-gnn", "line-rnn", "no-control", "no-execute", "r-gat"),
+        "trace-rnn",
+    )
+}
+"""The models of this package, and the modules that register them."""
+
+
+class Models(MutableMapping[str, type[ProgramModel]]):
+    """Model classes by name. Those of this package are imported when they are first asked for.
+
+    Attributes:
+        imported: Those that are imported.
+    """
+
+    def __init__(self) -> None:
+        self.imported: dict[str, type[ProgramModel]] = {}
+
+    def __getitem__(self, name: str) -> type[ProgramModel]:
+        if name not in self.imported and name in PACKAGED:
+            import_module(PACKAGED[name])
+        return self.imported[name]
+
+    def __setitem__(self, name: str, model: type[ProgramModel]) -> None:
+        self.imported[name] = model
+
+    def __delitem__(self, name: str) -> None:
+        del self.imported[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.imported or name in PACKAGED
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*PACKAGED, *(name for name in self.imported if name not in PACKAGED)])
+
+    def __len__(self) -> int:
+        return len({*PACKAGED, *self.imported})
+
+
+MODELS: Final = Models()
 """Every model by name."""
 
 _Model = TypeVar("_Model", bound=type[ProgramModel])
@@ -19,7 +61,8 @@ _Model = TypeVar("_Model", bound=type[ProgramModel])
 
 def register(model: _Model) -> _Model:
     """Make a model class known by its `name`."""
-    if MODELS.get(model.name, model).__qualname__ != model.__qualname__:
+    known = MODELS.imported.get(model.name, model)
+    if known.__qualname__ != model.__qualname__ or PACKAGED.get(model.name, model.__module__) != model.__module__:
         raise ValueError(f"The name {model.name!r} is taken by {MODELS[model.name].__name__}; choose another.")
     MODELS[model.name] = model
     return model
@@ -53,7 +96,7 @@ def register_file(place: str | Path) -> list[str]:
     Raises:
         ValueError: There is no such file or class, or no model and no task in it is registered.
     """
-    return import_models(place, MODELS)
+    return import_models(place, MODELS.imported)
 
 
 def model_title(name: str) -> str:

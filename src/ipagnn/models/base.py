@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
 from ipagnn.nn.cell import Decoder, Dense, StatementRNN
-from ipagnn.nn.targets import target_correct, target_loss
+from ipagnn.nn.targets import MAX_CLASSES, target_correct, target_loss
 from ipagnn.ops import STATE_PARTS
 from ipagnn.ops.messages.call import Messages
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from ipagnn.languages.arithmetic.automata import Automaton, Statement
     from ipagnn.models.automata import AutomataModel
     from ipagnn.models.tabulated import TabulatedModel
-
-MAX_CLASSES: Final = 100_000
-"""Outputs that a model with one for each value may have."""
 
 
 @dataclass(frozen=True, slots=True)

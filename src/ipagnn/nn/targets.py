@@ -11,6 +11,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from ipagnn.data.contract import Batch
 from ipagnn.data.tasks import Target, TargetKind
 
+MAX_CLASSES: Final = 100_000
+"""Most classes that a model may have an output for."""
+
 
 @dataclass(frozen=True, slots=True)
 class KindRules:

@@ -7,12 +7,11 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, one_hot
 
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, MAX_NUMBER, OPERATION, OPERATIONS
+from ipagnn.nn.targets import MAX_CLASSES
 from ipagnn.nn.values.base import Values
 from ipagnn.ops.pointer.cpu.environment import can_follow, follow
 from ipagnn.ops.pointer.environment import EnvironmentPlan
 
-MAX_CLASSES: Final = 100_000
-"""Largest modulus that is told apart class by class."""
 _ASSIGN: Final = ASSIGN - OPERATION
 
 

@@ -12,10 +12,9 @@ from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic.automata import DIGITS, Automaton, extract, extract_pairs
 from ipagnn.languages.arithmetic.statements import COMPARISON
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, OPERATION, OPERATIONS
+from ipagnn.nn.targets import MAX_CLASSES
 from ipagnn.nn.values.base import Values
 
-MAX_CLASSES: Final = 100_000
-"""Largest modulus for which the probability of every value is written out."""
 MAX_DIGITS: Final = 18
 """Digits of the largest numbers that 64 bits hold."""
 HALTING_NOISE: Final = 1.5

@@ -11,8 +11,8 @@ from ipagnn.languages.arithmetic.text import parse
 from ipagnn.models import build_model
 from ipagnn.ops import PointerCall
 from ipagnn.ops.call import Execute
+from ipagnn.ops.pointer.cpu import statement
 from ipagnn.ops.pointer.cpu.statement import ROWS, compile_execute
-from ipagnn.ops.pointer.streaming import pruned
 
 from ..conftest import Make
 
@@ -56,7 +56,7 @@ def test_dropped_mass_is_what_never_arrives(make: Make, mixed: ProgramTable) -> 
 def test_a_hard_pointer_costs_one_row_a_step(make: Make, mixed: ProgramTable, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make("hard-ip-rnn").eval()
     rows: list[int] = []
-    monkeypatch.setattr(pruned, "compile_execute", lambda call: count_rows(compile_execute(call), rows))
+    monkeypatch.setattr(statement, "compile_execute", lambda call: count_rows(compile_execute(call), rows))
     batch = model.collate(mixed)
     output = model(batch, record=("dropped",), prune=0.5)
     assert 0 < sum(rows) <= int(batch.steps.sum())
@@ -94,7 +94,7 @@ def test_nothing_is_followed_that_comes_too_late(make: Make, monkeypatch: pytest
     model = make("ipa-gnn", budget=StepBudget(factor=0.6)).eval()
     batch = model.collate([program])
     rows: list[int] = []
-    monkeypatch.setattr(pruned, "compile_execute", lambda call: count_rows(compile_execute(call), rows))
+    monkeypatch.setattr(statement, "compile_execute", lambda call: count_rows(compile_execute(call), rows))
     found = model(batch, record=("dropped", "exit_mass"), prune=1e-300)
     steps = int(batch.steps[0])
     assert steps - 3 <= len(rows) <= steps

@@ -1,6 +1,6 @@
 """Predictions and explanations in the terminal."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -8,10 +8,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ipagnn.cli.beliefs_text import print_beliefs
-from ipagnn.inference.explain import Explanation
 from ipagnn.inference.html import truth_sentence
 from ipagnn.inference.predict import Prediction
+
+if TYPE_CHECKING:
+    from ipagnn.inference.explain import Explanation
 
 BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _UNSEEN: Final = 100  # columns where the output is no terminal
@@ -76,7 +77,7 @@ def _bar_width(console: Console, prediction: Prediction) -> int:
     return room if room >= _LEAST_BAR else 0
 
 
-def print_explanation(console: Console, explanation: Explanation, count: int) -> None:
+def print_explanation(console: Console, explanation: "Explanation", count: int) -> None:
     """Source beside the pointer's heat map, then what there is to say about it, then the prediction."""
     if explanation.pointer is None:
         console.print(
@@ -91,11 +92,13 @@ def print_explanation(console: Console, explanation: Explanation, count: int) ->
     _print_shortcuts(console, explanation)
     _print_recorded(console, explanation)
     if explanation.beliefs is not None:
+        from ipagnn.cli.beliefs_text import print_beliefs
+
         print_beliefs(console, explanation.beliefs, explanation.prediction.lines)
     print_prediction(console, explanation.prediction, count)
 
 
-def _print_heat_map(console: Console, explanation: Explanation, pointer: npt.NDArray[np.float32]) -> None:
+def _print_heat_map(console: Console, explanation: "Explanation", pointer: npt.NDArray[np.float32]) -> None:
     width = console.width if console.is_terminal else _UNSEEN
     lines = [*explanation.prediction.lines, "exit"]
     source = min(max(map(len, lines)), _LONGEST, max(8, width // 3))
@@ -132,7 +135,7 @@ def _block(share: float) -> tuple[str, str]:
     return BLOCKS[level], "rgb({},{},{}) not dim".format(*colour)
 
 
-def _print_recorded(console: Console, explanation: Explanation) -> None:
+def _print_recorded(console: Console, explanation: "Explanation") -> None:
     """A table of what else the model recorded, a column for each quantity and a row for each line."""
     if not explanation.recorded:
         return
@@ -152,7 +155,7 @@ def _print_recorded(console: Console, explanation: Explanation) -> None:
     console.print(table)
 
 
-def _print_path(console: Console, explanation: Explanation) -> None:
+def _print_path(console: Console, explanation: "Explanation") -> None:
     if explanation.path is None:
         return
     lines = explanation.graph.nodes[explanation.path] + 1
@@ -178,7 +181,7 @@ def _runs(lines: list[int]) -> list[str]:
     return names
 
 
-def _print_soft(console: Console, explanation: Explanation) -> None:
+def _print_soft(console: Console, explanation: "Explanation") -> None:
     soft = explanation.soft
     if soft is None:
         return
@@ -190,7 +193,7 @@ def _print_soft(console: Console, explanation: Explanation) -> None:
     console.print(f"Soft branch decisions: {'; '.join(message)}{more}", soft_wrap=True, markup=False)
 
 
-def _print_shortcuts(console: Console, explanation: Explanation) -> None:
+def _print_shortcuts(console: Console, explanation: "Explanation") -> None:
     shortcuts = explanation.shortcuts
     if shortcuts is None:
         return

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -9,11 +10,13 @@ import torch
 from ipagnn.data.tasks import VALUE, find_task
 from ipagnn.evaluation.batches import BatchRunner, Progress
 from ipagnn.evaluation.results import Evaluation
-from ipagnn.evaluation.tables import UnboundedRunner
 from ipagnn.evaluation.workers import worker
 from ipagnn.languages.arithmetic.program import ProgramKind, ProgramTable
 from ipagnn.languages.arithmetic.vocabulary import MASK
 from ipagnn.models import ProgramModel
+
+if TYPE_CHECKING:
+    from ipagnn.evaluation.tables import UnboundedRunner
 
 
 def evaluate(
@@ -60,7 +63,7 @@ def evaluate(
         model = model.to(device)
     runner: BatchRunner | UnboundedRunner
     if model.runs_on is not None if tables is None else tables:
-        runner = UnboundedRunner(model)
+        runner = _unbounded(model)
     else:
         device = next(model.parameters()).device
         runner = BatchRunner(
@@ -95,6 +98,13 @@ def evaluate(
     if not parts:
         raise ValueError("There are no programs to evaluate; give at least one.")
     return Evaluation.concatenate(parts)
+
+
+def _unbounded(model: ProgramModel) -> "UnboundedRunner":
+    """What runs it over tables or automata; models that take steps need not import it."""
+    from ipagnn.evaluation.tables import UnboundedRunner
+
+    return UnboundedRunner(model)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ipagnn.data.splits import recipe
 from ipagnn.evaluation.score import Score, score
-from ipagnn.evaluation.tables import UnboundedRunner
 from ipagnn.languages.arithmetic.grammar import Lengths
 from ipagnn.models import ProgramModel, build_model
 from ipagnn.training.config import TrainConfig
@@ -47,6 +46,8 @@ class Validation:
 
     def _score_unbounded(self) -> Score:
         """The score over tables or automata. A wrong answer leaves the target no more than its own probability does."""
+        from ipagnn.evaluation.tables import UnboundedRunner
+
         max_steps = MAX_STEPS if self.model.runs_on == "automata" else None
         found = UnboundedRunner(self.model, max_steps).run(self._table, self.model.task_for(None), lambda _: None)
         confidence = np.asarray(found.answers["value"].confidence, np.float64)

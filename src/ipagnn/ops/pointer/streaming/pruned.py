@@ -12,7 +12,6 @@ from torch import Tensor
 
 from ipagnn.data.graphs import edge_mask, node_graph
 from ipagnn.ops.call import PointerCall, Result
-from ipagnn.ops.pointer.cpu.statement import compile_execute
 from ipagnn.ops.pointer.equations import branch_decisions, divide, spread
 from ipagnn.ops.pointer.streaming.plan import steps_to_exit
 
@@ -47,6 +46,8 @@ def run(call: PointerCall) -> Result:
 
     What is recorded has as many steps as were taken, which may be fewer than the graphs have.
     """
+    from ipagnn.ops.pointer.cpu.statement import compile_execute
+
     graphs = call.graphs
     program, edges, execute = node_graph(graphs), edge_mask(graphs), compile_execute(call)
     last = graphs.steps[program] - steps_to_exit(graphs)  # the last step at which a node can matter

@@ -27,14 +27,12 @@ class Field:
         axes: Names of its axes; `+1` marks offsets, which have one entry more.
         dtype: Its element type.
         meaning: One sentence.
-        padding: The value that stands for "none"; None where there is no such entry.
         optional: Whether a batch may have None in its place.
     """
 
     axes: tuple[str, ...]
     dtype: torch.dtype
     meaning: str
-    padding: int | None = None
     optional: bool = False
 
 

@@ -24,8 +24,6 @@ class InstructionPointer(Control):
             itself is like any other, and the GRU does the keeping.
     """
 
-    has_pointer = True
-
     def __init__(
         self, hidden: int, generator: torch.Generator, *, normalise: bool, exit_keeps: bool, hard: bool = False
     ) -> None:
@@ -66,8 +64,6 @@ class Neighbours(Control):
             divided by the root still grow with every step. `one` is the literal sum.
         bidirectional: Also against the edges.
     """
-
-    has_pointer = False
 
     def __init__(self, divisor: Literal["root", "mass", "one"], *, bidirectional: bool = True) -> None:
         super().__init__()

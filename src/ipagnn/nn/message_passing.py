@@ -68,11 +68,9 @@ class Control(nn.Module, ABC):
     """Where messages go and how much they weigh.
 
     Attributes:
-        has_pointer: Whether it has an instruction pointer.
         exit_keeps: Whether an exit keeps its state, 0 at first, and what arrives is added to it; no update is for it.
     """
 
-    has_pointer: bool
     exit_keeps = False
 
     @abstractmethod

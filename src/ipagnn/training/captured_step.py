@@ -47,11 +47,9 @@ class CapturedStep(PlainStep, ABC, Generic[P, L]):
         model: What is trained.
         config: How.
         device: A CUDA device.
-        watch: Steps for which the sum of all numbers of the plan that was read is kept, in `seen`: a proof that it was
-            the plan that was made.
     """
 
-    def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device, *, watch: int = 0) -> None:
+    def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device) -> None:
         super().__init__(model, config, device)
         self._exact = config.run.precision == "fp32"
         self._weights = Weights(model.config.hidden, torch.bfloat16 if self._half else torch.float32, device)
@@ -59,8 +57,6 @@ class CapturedStep(PlainStep, ABC, Generic[P, L]):
         self._memory = torch.empty(0, dtype=torch.uint8, device=device)
         # Two streams for good: torch hands out the same 32 in turn, and nobody else may have the one that captures.
         self._copies, self._captures = torch.cuda.Stream(device), torch.cuda.Stream(device)
-        self.seen = torch.zeros(watch, dtype=torch.int64, device=device)
-        self._watched = torch.zeros(1, dtype=torch.int64, device=device)
 
     @abstractmethod
     def _empty(self, capacity: Any) -> P:
@@ -109,11 +105,11 @@ class CapturedStep(PlainStep, ABC, Generic[P, L]):
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):
             with self._idle():
-                self._compute(plan, launcher)  # compiles and allocates what must not be captured
+                self._run(plan, launcher)  # compiles and allocates what must not be captured
             stream.synchronize()
             # Other threads go on making batches, in page-locked memory that they ask CUDA for.
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                self._compute(plan, launcher)
+                self._run(plan, launcher)
         torch.cuda.current_stream(self._device).wait_stream(stream)
         self._graphs[capacity] = graph, plan, launcher
 
@@ -126,12 +122,6 @@ class CapturedStep(PlainStep, ABC, Generic[P, L]):
             yield
         finally:
             self._update.limit, self._tally = limit, counted
-
-    def _compute(self, plan: P, launcher: L) -> None:
-        self._run(plan, launcher)
-        if len(self.seen) and torch.cuda.is_current_stream_capturing():
-            self.seen.scatter_(0, self._watched.clamp(max=len(self.seen) - 1), plan.flat.sum(dtype=torch.int64)[None])
-            self._watched += 1
 
     def _finish(self, loss: Tensor, correct: Tensor) -> None:
         """Apply the gradients and count the step."""

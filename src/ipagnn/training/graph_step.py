@@ -51,8 +51,8 @@ class _Decoded:
 class GraphStep(CapturedStep[Plan, Launcher]):
     """The captured step of a packed model, that is not refused."""
 
-    def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device, *, watch: int = 0) -> None:
-        super().__init__(model, config, device, watch=watch)
+    def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device) -> None:
+        super().__init__(model, config, device)
         self._hopper = packed_hopper.fits(self._weights)
         self._groups = packed_hopper.groups(self._weights, config.data.batch_size) if self._hopper else 1
         self._side = torch.cuda.Stream(device)

@@ -23,8 +23,8 @@ def refuses(model: ProgramModel) -> str | None:
 class MessageStep(CapturedStep[MessagePlan, MessageLauncher]):
     """The captured step of a message passing model that is not refused."""
 
-    def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device, *, watch: int = 0) -> None:
-        super().__init__(model, config, device, watch=watch)
+    def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device) -> None:
+        super().__init__(model, config, device)
         assert isinstance(model.kernels, Messages)
         self._messages = model.kernels
 

@@ -37,8 +37,6 @@ class Element:
 
 
 State = tuple[Element, ...]
-Shape = tuple[tuple[str, int], ...]
-"""Kind and indent of every line but the first."""
 
 START: State = (Element("STMTS_NONEMPTY", 0, 0),)
 _LEAST_LINES = {"STMT": 1, "BLOCK": 1, "STMTS": 0, "STMTS_NONEMPTY": 1}

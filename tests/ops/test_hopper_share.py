@@ -2,14 +2,16 @@
 
 import pytest
 
-from ipagnn.ops.pointer.hopper.source import SHARE, part
+from ipagnn.ops.pointer.hopper.launcher import part
+from ipagnn.training import TrainConfig
 
 
-def test_each_takes_its_part_of_the_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(SHARE, raising=False)
-    assert part(15) == 15
-    monkeypatch.setenv(SHARE, "4")
-    assert (part(15), part(3)) == (3, 1)
-    monkeypatch.setenv(SHARE, "a quarter")
-    with pytest.raises(ValueError, match="IPAGNN_SHARE is 'a quarter'; it must be the number of processes"):
-        part(15)
+def test_each_takes_its_part_of_the_clusters() -> None:
+    assert part(15, 1) == 15
+    assert (part(15, 4), part(3, 4)) == (3, 1)
+
+
+def test_it_is_a_setting() -> None:
+    assert TrainConfig().replace(gpu_processes=4).run.gpu_processes == 4
+    with pytest.raises(ValueError, match="gpu_processes is 0; it must be from 1 to 64"):
+        TrainConfig().replace(gpu_processes=0)

@@ -124,6 +124,13 @@ class RunConfig:
     device: str = option("auto", "`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`.")
     threads: int = option(0, "Threads that torch computes with on a CPU; 0 leaves it to torch.", least=0, most=1024)
     workers: int = option(1, "Threads that make batches in the background.", least=1, most=1024)
+    gpu_processes: int = option(
+        1,
+        "Runs that train side by side on one Hopper GPU (NVIDIA MPS), each with its part of it. Set it to the same "
+        "number in each.",
+        least=1,
+        most=64,
+    )
     validation_count: int = option(
         VALIDATION_COUNT,
         "Withheld programs of length exactly `data.length` that select the weights to keep.",
@@ -326,6 +333,7 @@ RESUMABLE_FIELDS: Final = frozenset(
         "run.checkpoint_every",
         "run.checkpoint_steps",
         "run.device",
+        "run.gpu_processes",
         "run.threads",
         "run.workers",
     }

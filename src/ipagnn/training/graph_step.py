@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -54,7 +55,9 @@ class GraphStep(CapturedStep[Plan, Launcher]):
     def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device) -> None:
         super().__init__(model, config, device)
         self._hopper = packed_hopper.fits(self._weights)
-        self._groups = packed_hopper.groups(self._weights, config.data.batch_size) if self._hopper else 1
+        self._processes = config.run.gpu_processes
+        batch = config.data.batch_size
+        self._groups = packed_hopper.groups(self._weights, batch, processes=self._processes) if self._hopper else 1
         self._side = torch.cuda.Stream(device)
         hidden = model.config.hidden
         self._branch: tuple[Tensor, ...] = tuple(torch.zeros(shape, device=device) for shape in ((4 * hidden, 2), (2,)))
@@ -77,7 +80,8 @@ class GraphStep(CapturedStep[Plan, Launcher]):
 
     def _launcher(self, plan: Plan, memory: Tensor) -> Launcher:
         capacity = plan.capacity
-        return (packed_hopper.HopperLauncher if self._hopper else Launcher)(
+        make = partial(packed_hopper.HopperLauncher, processes=self._processes) if self._hopper else Launcher
+        return make(
             self._weights,
             Buffers(self._weights, capacity.rows, capacity.programs, memory),
             plan,

@@ -5,7 +5,7 @@ from functools import cache
 import torch
 
 from ipagnn.ops.pointer.hopper.driver import Kernel, compile_cuda
-from ipagnn.ops.pointer.hopper.source import BACKWARD, FORWARD, THREADS, UNITS, arguments, part, shared_memory, source
+from ipagnn.ops.pointer.hopper.source import BACKWARD, FORWARD, THREADS, UNITS, arguments, shared_memory, source
 from ipagnn.ops.pointer.triton.buffers import Buffers, Weights
 from ipagnn.ops.pointer.triton.launcher import Launcher
 from ipagnn.ops.pointer.triton.plan import Plan
@@ -28,13 +28,23 @@ def fits(weights: Weights) -> bool:
     )
 
 
-def groups(weights: Weights, programs: int) -> int:
+def part(clusters: int, processes: int) -> int:
+    """What one of several processes may take of all clusters that the GPU runs at a time."""
+    return max(1, clusters // processes)
+
+
+def groups(weights: Weights, programs: int, *, processes: int = 1) -> int:
     """How many groups to make of a batch: one for each cluster that runs at a time, or two if there is work for both.
 
     Products cost the same for 8 rows as for 32, so two groups pay only when one would have more rows in a step.
+
+    Args:
+        weights: The weights.
+        programs: Programs of the batch.
+        processes: How many share the GPU side by side (MPS), each with its part of the clusters.
     """
     forward, _ = _kernels(weights.padded)
-    clusters = part(forward.clusters(weights.padded // UNITS, THREADS))
+    clusters = part(forward.clusters(weights.padded // UNITS, THREADS), processes)
     return clusters if programs <= PROGRAMS_ALONE * clusters else 2 * clusters
 
 
@@ -49,7 +59,10 @@ def _kernels(padded: int) -> tuple[Kernel, Kernel]:
 
 
 class HopperLauncher(Launcher):
-    """A `Launcher` for a plan of many groups: every cluster runs one or two of them from the first step to the last."""
+    """A `Launcher` for a plan of many groups: every cluster runs one or two of them from the first step to the last.
+
+    `processes` is that of `groups`.
+    """
 
     def __init__(
         self,
@@ -60,11 +73,14 @@ class HopperLauncher(Launcher):
         hard: bool,
         normalise: bool,
         exact: bool = False,
+        processes: int = 1,
     ) -> None:
         super().__init__(weights, buffers, plan, hard=hard, normalise=normalise, exact=exact)
         self._forward_kernel, self._backward_kernel = _kernels(weights.padded)
         blocks = weights.padded // UNITS
-        self._blocks = min(plan.capacity.groups, part(self._forward_kernel.clusters(blocks, THREADS))) * blocks
+        self._blocks = (
+            min(plan.capacity.groups, part(self._forward_kernel.clusters(blocks, THREADS), processes)) * blocks
+        )
         self._plan, self._state, self._gradients = arguments(weights, buffers, plan, hard=hard, normalise=normalise)
 
     def _forward_rows(self) -> None:

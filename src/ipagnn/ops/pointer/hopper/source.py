@@ -1,9 +1,7 @@
 """The source of the persistent kernels (`*.cu`), and what they are given."""
 
 import ctypes
-import os
 from importlib.resources import files
-from typing import Final
 
 from torch import Tensor
 
@@ -16,8 +14,6 @@ UNITS = 32
 THREADS = 512
 """Threads a block."""
 FORWARD, BACKWARD = "forward.cu", "backward.cu"
-SHARE: Final = "IPAGNN_SHARE"
-"""Environment variable: how many processes share the GPU side by side (MPS), each with its part of the clusters."""
 
 
 def _structure(name: str, *fields: tuple[str, type]) -> type[ctypes.Structure]:
@@ -54,14 +50,6 @@ _GRADIENTS = _structure(
         for name in ("d_state", "d_pointer", "d_score", "along", "final_mass", "d_final", "along_final")
     ),
 )
-
-
-def part(clusters: int) -> int:
-    """What this process may take of all clusters that the GPU runs at a time."""
-    setting = os.environ.get(SHARE, "1")
-    if not (setting.isdecimal() and int(setting)):
-        raise ValueError(f"{SHARE} is {setting!r}; it must be the number of processes that share the GPU, such as 4.")
-    return max(1, clusters // int(setting))
 
 
 def shared_memory(padded: int) -> tuple[int, int]:

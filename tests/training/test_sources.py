@@ -1,5 +1,6 @@
 import itertools
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,16 @@ def programs(table: ProgramTable) -> list[tuple[bytes, int]]:
     return [(p.line_tokens.tobytes(), int(t)) for p, t in zip(table, table.target, strict=True)]
 
 
+windows = partial(Windows, steps=partial(steps_of, model_config("ipa-gnn")))
+
+
 def steps(table: ProgramTable) -> list[int]:
     counted: list[int] = build_graphs(table.line_offsets, table.line_tokens, False)[-1].tolist()
     return counted
 
 
 def test_windows_hold_the_same_programs_by_like_steps() -> None:
-    source = Windows(SAMPLER, 8, 5, seed=1)
+    source = windows(SAMPLER, 8, 5, seed=1)
     for window in range(3):
         batches = [source.table(8 * (5 * window + k), 8) for k in range(5)]
         together = ProgramTable.concatenate(batches)
@@ -59,7 +63,7 @@ def test_windows_sort_by_the_steps_that_the_model_takes(model: ModelConfig) -> N
 
 
 def test_windows_shuffle_their_batches() -> None:
-    source = Windows(SAMPLER, 8, 6, seed=1)
+    source = windows(SAMPLER, 8, 6, seed=1)
     means = [[np.mean(steps(source.table(8 * (6 * w + k), 8))) for k in range(6)] for w in range(4)]
     orders = {tuple(np.argsort(window)) for window in means}
     assert len(orders) > 1
@@ -67,11 +71,11 @@ def test_windows_shuffle_their_batches() -> None:
 
 
 def test_windows_are_a_function_of_the_position() -> None:
-    whole = programs(Windows(SAMPLER, 8, 4, seed=1).table(0, 96))
-    source = Windows(SAMPLER, 8, 4, seed=1)
+    whole = programs(windows(SAMPLER, 8, 4, seed=1).table(0, 96))
+    source = windows(SAMPLER, 8, 4, seed=1)
     for start, count in ((88, 8), (0, 8), (4, 4), (30, 10), (60, 36), (31, 1)):  # across windows and back again
         assert programs(source.table(start, count)) == whole[start : start + count]
-    assert programs(Windows(SAMPLER, 8, 4, seed=2).table(0, 96)) != whole
+    assert programs(windows(SAMPLER, 8, 4, seed=2).table(0, 96)) != whole
 
 
 def test_windows_are_made_once_whatever_the_threads() -> None:
@@ -82,8 +86,8 @@ def test_windows_are_made_once_whatever_the_threads() -> None:
             self.calls.append(start)
             return SAMPLER.table(start, count)
 
-    source = Windows(Counted(), 4, 8, seed=1)
-    expected = [programs(Windows(SAMPLER, 4, 8, seed=1).table(4 * k, 4)) for k in range(24)]
+    source = windows(Counted(), 4, 8, seed=1)
+    expected = [programs(windows(SAMPLER, 4, 8, seed=1).table(4 * k, 4)) for k in range(24)]
     with Stream(source, 4, lambda table: table, threads=4, ahead=12) as stream:
         assert [programs(next(stream)) for _ in range(24)] == expected
     assert len(Counted.calls) == len(set(Counted.calls))
@@ -95,7 +99,7 @@ def test_windows_tell_every_thread_of_a_failure() -> None:
         def table(self, start: int, count: int) -> ProgramTable:
             raise OSError("gone")
 
-    source = Windows(Broken(), 4, 8, seed=1)
+    source = windows(Broken(), 4, 8, seed=1)
     found = []
 
     def ask() -> None:

@@ -43,11 +43,9 @@ BATCH_FIELDS: dict[str, Field] = {
     "line_offsets": Field(("program+1",), _INT, "Program i has the lines line_offsets[i] : line_offsets[i + 1]."),
     "line_tokens": Field(("line", "token"), _INT, "Token ids of every line, in the order of the text."),
     "node_offsets": Field(("program+1",), _INT, "Program i has the nodes node_offsets[i] : node_offsets[i + 1]."),
-    "node_tokens": Field(("node", "token"), _INT, "Token ids of the statement at a node; an exit has none.", 0),
+    "node_tokens": Field(("node", "token"), _INT, "Token ids of the statement at a node; 0 at an exit."),
     "node_program": Field(("node",), _INT, "The program a node belongs to."),
-    "node_line": Field(
-        ("node",), _INT, "The line a node stands for, counted within its program; an exit has none.", -1
-    ),
+    "node_line": Field(("node",), _INT, "The line a node stands for, counted within its program; -1 at an exit."),
     "true": Field(("node",), _INT, "The node reached when the condition holds; an exit is its own successor."),
     "false": Field(("node",), _INT, "The node reached when it does not; equal to `true` where nothing is decided."),
     "trace_offsets": Field(

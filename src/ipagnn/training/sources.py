@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ipagnn.data.collate import PAPER_BUDGET, TRACE_LIMIT, StepBudget, graphs_of
+from ipagnn.data.collate import TRACE_LIMIT, graphs_of
 from ipagnn.data.shards import DataSet, DataSetError, read_shards
 from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source
@@ -127,12 +127,12 @@ class Windows:
         batch_size: Programs a batch, over all processes.
         window: Batches a window.
         seed: Decides the order of batches.
-        steps: What to sort by; T(x) by default.
+        steps: What to sort by.
     """
 
-    def __init__(self, source: Source, batch_size: int, window: int, seed: int, steps: Steps | None = None) -> None:
+    def __init__(self, source: Source, batch_size: int, window: int, seed: int, steps: Steps) -> None:
         self._source, self._batch_size, self._window, self._seed = source, batch_size, window, seed
-        self._steps = steps or _counted
+        self._steps = steps
         self._lock = threading.Lock()
         self._made: dict[int, _Window] = {}
 
@@ -270,18 +270,7 @@ def steps_of(model: ModelConfig, table: ProgramTable) -> npt.NDArray[np.int64]:
         offsets, tokens, _, _, true, false, _ = graphs_of(table, extended=grammar.is_extended)
         traced: npt.NDArray[np.int64] = trace_all(offsets, tokens, true, false, *moduli, TRACE_LIMIT, grammar.wrap)[0]
         return np.diff(traced)
-    return _counted(table, model.budget, *moduli, grammar.is_extended, grammar.wrap)
-
-
-def _counted(
-    table: ProgramTable,
-    budget: StepBudget = PAPER_BUDGET,
-    modulus: int = 1000,
-    condition_modulus: int = 10,
-    extended: bool = False,
-    wrap: bool = False,
-) -> npt.NDArray[np.int64]:
-    steps: npt.NDArray[np.int64] = graphs_of(table, budget, modulus, condition_modulus, extended, wrap)[-1]
+    steps: npt.NDArray[np.int64] = graphs_of(table, model.budget, *moduli, grammar.is_extended, grammar.wrap)[-1]
     return steps
 
 

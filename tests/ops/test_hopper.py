@@ -21,7 +21,7 @@ from ipagnn.models import build_model
 from ipagnn.models.base import ProgramModel
 from ipagnn.models.ipa_gnn import IPAGNN
 from ipagnn.ops.pointer.hopper.source import BACKWARD, FORWARD, THREADS, UNITS, arguments, shared_memory, source
-from ipagnn.ops.pointer.triton.buffers import Buffers, Weights
+from ipagnn.ops.pointer.triton.buffers import Buffers, KernelWeights
 from ipagnn.ops.pointer.triton.plan import Plan
 
 COMPILER = shutil.which("g++")
@@ -68,7 +68,7 @@ class Emulated:
 
     def __init__(self, built: Any, model: ProgramModel, batch: Batch, *, clusters: int, groups: int, seed: int) -> None:
         self.built, self.model, self.clusters, self.seed = built, model, clusters, seed
-        self.weights = Weights(model.config.hidden, torch.bfloat16, torch.device("cpu"))
+        self.weights = KernelWeights(model.config.hidden, torch.bfloat16, torch.device("cpu"))
         cell = model.cell
         branch: tuple[Tensor, ...] = (torch.zeros(4 * model.config.hidden, 2), torch.zeros(2))
         if isinstance(model, IPAGNN):

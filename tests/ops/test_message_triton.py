@@ -44,8 +44,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_kernels_compute_the_dense_form(name: str, options: dict, device: torch.device) -> None:
     from ipagnn.ops.messages.triton.gated import GatedLauncher
-    from ipagnn.ops.messages.triton.launcher import execute
-    from ipagnn.ops.pointer.triton.buffers import Weights
+    from ipagnn.ops.messages.triton.launcher import run_messages
+    from ipagnn.ops.pointer.triton.buffers import KernelWeights
 
     model = build_model(name, hidden=20, **options)
     generator = torch.Generator().manual_seed(1)
@@ -64,10 +64,10 @@ def test_kernels_compute_the_dense_form(name: str, options: dict, device: torch.
     model = model.to(device)
     plan = MessagePlan.empty(made.capacity, device)
     plan.flat.copy_(made.flat)
-    weights = Weights(20, torch.float32, device)
+    weights = KernelWeights(20, torch.float32, device)
     size = GatedLauncher.bytes(weights, plan.capacity)
     memory = torch.full((size // 4,), torch.nan, device=device).view(torch.uint8)  # nothing may be read unwritten
-    logits = model.output(execute(GatedLauncher(how, weights, plan, memory, exact=True), how.weights()))
+    logits = model.output(run_messages(GatedLauncher(how, weights, plan, memory, exact=True), how.weights()))
     direction = torch.randn(logits.shape, generator=generator).to(device)
     parameters = dict(model.named_parameters())
     ours = torch.autograd.grad((logits * direction).sum(), list(parameters.values()))

@@ -10,7 +10,7 @@ from ipagnn.ops import STATE_PARTS, StatementLSTM
 
 
 def xavier_uniform(inputs: int, outputs: int, generator: torch.Generator) -> nn.Parameter:
-    """A kernel [inputs, outputs], drawn after Glorot and Bengio."""
+    """A weight matrix [inputs, outputs], drawn after Glorot and Bengio."""
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(inputs, outputs), generator=generator))
 
 
@@ -37,7 +37,7 @@ class StatementRNN(nn.Module):
     Section 4.1 of the paper; docs/specification.md, section 5.
 
     Kernels are stored input-major, with the gates i, f, g, o side by side; each gate's [hidden, hidden] block is
-    initialised on its own: input kernels Xavier uniform, recurrent kernels orthogonal. One bias per layer, zero.
+    initialised on its own: input weights Xavier uniform, recurrent weights orthogonal. One bias per layer, zero.
 
     Shapes:
         state [row, 4 * hidden], tokens [row, 4] -> state [row, 4 * hidden], as (c1, h1, c2, h2)
@@ -111,7 +111,7 @@ class StatementRNN(nn.Module):
 
 class Decoder(nn.Module):
     """The read-out of the release's recurrent models: two more LSTM layers take one step without input, and a Dense
-    layer reads the output of the upper one. Its kernel is drawn from N(0, 1), so that logits are large from the start.
+    layer reads the output of the upper one. Its weight is drawn from N(0, 1), so that logits are large from the start.
 
     Shapes:
         state [row, 4 * hidden] -> logits [row, classes]

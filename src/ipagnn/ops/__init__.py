@@ -67,7 +67,7 @@ BACKENDS: Final[tuple[Backend[PointerCall], ...]] = (
     Backend("streaming", streaming.refuses, streaming.run),
     Backend("hopper", kernels.refuses_hopper, kernels.run_hopper),
     Backend("triton", kernels.refuses_triton, kernels.run_triton),
-    Backend("compiled", compiled.refuses, compiled.execute),
+    Backend("compiled", compiled.refuses, compiled.run),
     Backend("pruned", pruned.refuses, pruned.run, weighs_exits=True),
     Backend("rows", rows.refuses, rows.run),
     Backend("reference", reference.refuses, reference.run),

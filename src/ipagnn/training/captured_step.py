@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.models import ProgramModel
-from ipagnn.ops.pointer.triton.buffers import Weights
+from ipagnn.ops.pointer.triton.buffers import KernelWeights
 from ipagnn.training.config import TrainConfig
 from ipagnn.training.optim.triton import tally
 from ipagnn.training.step import PlainStep, Tally
@@ -52,7 +52,7 @@ class CapturedStep(PlainStep, ABC, Generic[P, L]):
     def __init__(self, model: ProgramModel, config: TrainConfig, device: torch.device) -> None:
         super().__init__(model, config, device)
         self._exact = config.run.precision == "fp32"
-        self._weights = Weights(model.config.hidden, torch.bfloat16 if self._half else torch.float32, device)
+        self._weights = KernelWeights(model.config.hidden, torch.bfloat16 if self._half else torch.float32, device)
         self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, P, L]] = {}
         self._memory = torch.empty(0, dtype=torch.uint8, device=device)
         # Two streams for good: torch hands out the same 32 in turn, and nobody else may have the one that captures.

@@ -81,7 +81,7 @@ class OptimizerConfig:
     algorithm: str = option(
         "adam",
         "`adam` (with 1e-8), plain `sgd`, or `muon`: orthogonalised momentum for the square blocks of recurrent and "
-        "input kernels, Adam for the rest.",
+        "input weights, Adam for the rest.",
         choices=tuple(ALGORITHMS),
     )
     learning_rate: float = option(1e-3, "Learning rate, at its highest.", above=0, most=1e6)
@@ -161,7 +161,7 @@ class RunConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """All that decides a training run; the defaults are the paper's recipe.
+    """All that decides a training run; the defaults are the paper's settings.
 
     Examples are programs. What is counted in examples is looked at every `run.log_every` steps, so it happens at the
     first multiple of `run.log_every` steps that reaches it.

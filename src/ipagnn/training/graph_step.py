@@ -103,12 +103,12 @@ class GraphStep(CapturedStep[Plan, Launcher]):
             state = launcher.buffers.final[:, :, : self._weights.hidden]
             decoded = _Decoded(reads, state.flatten(1)) if isinstance(reads, Decoder) else None
             final = decoded.output.to(kind) if decoded else state.to(kind).flatten(1)
-            kernel = output.weight.to(kind)
-            logits = torch.empty(len(final), kernel.shape[1], device=self._device)
-            multiply(final, kernel, logits)
+            weight = output.weight.to(kind)
+            logits = torch.empty(len(final), weight.shape[1], device=self._device)
+            multiply(final, weight, logits)
             loss, correct, d_logits = losses(logits, plan.target, output.bias, kind)
             d_final = torch.empty(final.shape, device=self._device)
-            multiply(d_logits, kernel.T, d_final)
+            multiply(d_logits, weight.T, d_final)
             d_final = decoded.backward(d_final) if decoded else d_final
             main, side = torch.cuda.current_stream(self._device), self._side
             side.wait_stream(main)

@@ -7,7 +7,7 @@ from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import ProgramModel
 from ipagnn.ops.messages.call import Messages
 from ipagnn.ops.messages.triton.gated import GatedLauncher
-from ipagnn.ops.messages.triton.launcher import MessageLauncher, execute
+from ipagnn.ops.messages.triton.launcher import MessageLauncher, run_messages
 from ipagnn.ops.messages.triton.plan import MessageCapacity, MessagePlan
 from ipagnn.training.captured_step import CapturedStep
 from ipagnn.training.config import TrainConfig
@@ -44,7 +44,7 @@ class MessageStep(CapturedStep[MessagePlan, MessageLauncher]):
 
     def _run(self, plan: MessagePlan, launcher: MessageLauncher) -> None:
         self._update.zero_gradients()
-        final = execute(launcher, self._messages.weights())
+        final = run_messages(launcher, self._messages.weights())
         with autocast(self._device, self._half):
             logits = self._model.output(final)
         loss, correct, d_logits = losses(logits.detach(), plan.target)

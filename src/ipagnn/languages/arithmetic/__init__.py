@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ipagnn.languages.arithmetic.grammar import AUTHORS, PAPER, Grammar, Lengths
     from ipagnn.languages.arithmetic.interpreter import (
         EndlessLoopError,
-        Execution,
         ExecutionError,
+        ExecutionResult,
         MaskedProgramError,
         Step,
         StepLimitError,
@@ -35,8 +35,8 @@ __all__ = [
     "Arithmetic",
     "ControlFlowGraph",
     "EndlessLoopError",
-    "Execution",
     "ExecutionError",
+    "ExecutionResult",
     "Grammar",
     "Lengths",
     "Line",

@@ -69,7 +69,7 @@ class Step(NamedTuple):
     branch: bool | None
 
 
-class Execution(NamedTuple):
+class ExecutionResult(NamedTuple):
     """What running a program to its end gives.
 
     Attributes:
@@ -149,7 +149,7 @@ def execute(
     *,
     wrap: bool = False,
     variable: int = 0,
-) -> Execution:
+) -> ExecutionResult:
     """Run a program to its end.
 
     Args:
@@ -176,7 +176,7 @@ def execute(
         while frames and not frames[-1].loop.head <= node < frames[-1].loop.end:
             frames.pop().remember(state, length)
         if node == exit_node:
-            return Execution(state[variable] % modulus, length)
+            return ExecutionResult(state[variable] % modulus, length)
         if work >= max_steps:
             reason = f"the program was given up after {max_steps:,} steps, here at `{machine.text(node)}`."
             raise StepLimitError(machine.line(node), reason)

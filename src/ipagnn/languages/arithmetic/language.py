@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 
 from ipagnn.languages.arithmetic.cfg import ControlFlowGraph, control_flow_graph
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
-from ipagnn.languages.arithmetic.interpreter import Execution, execute
+from ipagnn.languages.arithmetic.interpreter import ExecutionResult, execute
 from ipagnn.languages.arithmetic.program import Program, TokenArray
 from ipagnn.languages.arithmetic.text import format_program, parse
 from ipagnn.languages.arithmetic.vocabulary import (
@@ -51,7 +51,7 @@ class Arithmetic:
         """Token ids of the statement at each node; zeros for the exit. [node, token]"""
         return control_flow_graph(program).node_tokens
 
-    def run(self, program: Program) -> Execution:
+    def run(self, program: Program) -> ExecutionResult:
         """Execute a complete program; see `interpreter.execute`."""
         g = self.grammar
         return execute(program, g.modulus, g.condition_modulus, wrap=g.wrap, variable=g.target_variable)

@@ -1,6 +1,6 @@
-"""Muon: steps along orthogonalised momentum, for kernels made of square blocks.
+"""Muon: steps along orthogonalised momentum, for weights made of square blocks.
 
-Momentum of a recurrent kernel is dominated by a few directions; orthogonalised, all of them move alike (Jordan et al.,
+Momentum of a recurrent weight is dominated by a few directions; orthogonalised, all of them move alike (Jordan et al.,
 2024, https://kellerjordan.github.io/posts/muon). Rates are like those of Adam, whose steps have a root mean square of
 about 0.2 of the rate (Liu et al., 2025, arXiv 2502.16982); twice that was best of four here.
 """

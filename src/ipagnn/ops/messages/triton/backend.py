@@ -30,9 +30,9 @@ def refuses(call: MessageCall) -> str | None:
 def run(call: MessageCall) -> Result:
     """Plan the batch on the CPU, and run the kernels over the plan."""
     from ipagnn.ops.messages.triton.gated import GatedLauncher
-    from ipagnn.ops.messages.triton.launcher import execute
+    from ipagnn.ops.messages.triton.launcher import run_messages
     from ipagnn.ops.messages.triton.plan import MessagePlan
-    from ipagnn.ops.pointer.triton.buffers import Weights
+    from ipagnn.ops.pointer.triton.buffers import KernelWeights
 
     messages = call.messages
     assert messages is not None
@@ -41,9 +41,9 @@ def run(call: MessageCall) -> Result:
     plan = MessagePlan.empty(made.capacity, device)
     plan.flat.copy_(made.flat)
     half = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
-    weights = Weights(messages.embedding.shape[1], torch.bfloat16 if half else torch.float32, device)
+    weights = KernelWeights(messages.embedding.shape[1], torch.bfloat16 if half else torch.float32, device)
     memory = torch.empty(GatedLauncher.bytes(weights, plan.capacity), dtype=torch.uint8, device=device)
     exact = not torch.backends.cuda.matmul.allow_tf32
     with torch.autocast("cuda", enabled=False):
-        final = execute(GatedLauncher(messages, weights, plan, memory, exact=exact), messages.weights())
+        final = run_messages(GatedLauncher(messages, weights, plan, memory, exact=exact), messages.weights())
     return Result(final, {})

@@ -12,7 +12,7 @@ from ipagnn.ops.messages.triton import forward as kernels
 from ipagnn.ops.messages.triton.launcher import MessageLauncher, Shapes, Tile, Tiles, blocks, clear, product
 from ipagnn.ops.messages.triton.plan import KIND_OF_SLOT, MessageCapacity, MessagePlan
 from ipagnn.ops.pointer.equations import EPSILON
-from ipagnn.ops.pointer.triton.buffers import Weights
+from ipagnn.ops.pointer.triton.buffers import KernelWeights
 
 SEND_TILES = Tiles(Tile(128, 128, 64, 8, 3), Tile(64, 32, 64, 4, 3))
 GATED_TILES = Tiles(Tile(128, 32, 64, 8, 2, registers=128), Tile(64, 32, 64, 4, 3))
@@ -23,7 +23,9 @@ BACKWARD_TILES = Tiles(Tile(128, 128, 64, 8, 3, blocks=3), Tile(64, 32, 64, 4, 3
 class GatedLauncher(MessageLauncher):
     """GGNN and NoExecute: Dense layers, a GRU, and a pointer or none."""
 
-    def __init__(self, how: Messages, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
+    def __init__(
+        self, how: Messages, weights: KernelWeights, plan: MessagePlan, memory: Tensor, *, exact: bool
+    ) -> None:
         super().__init__(how, weights, plan, memory, exact=exact)
         self.pointer, self.absorbs = how.kind != "neighbours", how.kind == "absorbing"
         normalise = self.pointer and how.normalise
@@ -69,7 +71,7 @@ class GatedLauncher(MessageLauncher):
         return tiled
 
     @classmethod
-    def shapes(cls, weights: Weights, capacity: MessageCapacity) -> Shapes:
+    def shapes(cls, weights: KernelWeights, capacity: MessageCapacity) -> Shapes:
         """See `MessageLauncher`."""
         rows, slots, padded, kind = capacity.rows, capacity.slots, weights.padded, weights.dtype
         shapes: Shapes = {

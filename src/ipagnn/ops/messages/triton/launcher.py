@@ -24,7 +24,7 @@ from ipagnn.ops.messages.triton.statement_kernels import (
 )
 from ipagnn.ops.pointer.triton import backward as packed_triton_backward
 from ipagnn.ops.pointer.triton import weights as packed_triton_weights
-from ipagnn.ops.pointer.triton.buffers import Buffers, Weights
+from ipagnn.ops.pointer.triton.buffers import Buffers, KernelWeights
 from ipagnn.ops.pointer.triton.launcher import multiply
 from ipagnn.ops.pointer.triton.plan import TOKEN_CHUNK
 
@@ -119,7 +119,7 @@ class StatementWaves:
         exact: Products of float32 in full precision rather than tf32.
     """
 
-    def __init__(self, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
+    def __init__(self, weights: KernelWeights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
         self.weights, self.plan = weights, plan
         rows = plan.capacity.statements
         self.buffers = b = Buffers(weights, rows, 1, memory)
@@ -154,11 +154,11 @@ class StatementWaves:
         self._row_grid = (32 * count,)  # of one warp each: as many as multiprocessors hold
 
     @staticmethod
-    def _shapes(weights: Weights, rows: int) -> Shapes:
+    def _shapes(weights: KernelWeights, rows: int) -> Shapes:
         return {"d_h": ((rows, 2, weights.padded), weights.dtype)}
 
     @staticmethod
-    def bytes(weights: Weights, rows: int) -> int:
+    def bytes(weights: KernelWeights, rows: int) -> int:
         """Memory that all buffers take."""
         return Buffers.bytes(weights, rows) + size_of(StatementWaves._shapes(weights, rows))
 
@@ -244,7 +244,9 @@ class MessageLauncher(ABC):
 
     parts = STATE_PARTS
 
-    def __init__(self, how: Messages, weights: Weights, plan: MessagePlan, memory: Tensor, *, exact: bool) -> None:
+    def __init__(
+        self, how: Messages, weights: KernelWeights, plan: MessagePlan, memory: Tensor, *, exact: bool
+    ) -> None:
         self.how, self.weights, self.exact = how, weights, exact
         self.plan, self.slots = plan, plan.capacity.slots
         self.hidden, self.padded = weights.hidden, weights.padded
@@ -256,11 +258,11 @@ class MessageLauncher(ABC):
 
     @classmethod
     @abstractmethod
-    def shapes(cls, weights: Weights, capacity: MessageCapacity) -> Shapes:
+    def shapes(cls, weights: KernelWeights, capacity: MessageCapacity) -> Shapes:
         """Buffers beside those of the statements."""
 
     @classmethod
-    def bytes(cls, weights: Weights, capacity: MessageCapacity) -> int:
+    def bytes(cls, weights: KernelWeights, capacity: MessageCapacity) -> int:
         """Memory that all buffers take."""
         return size_of(cls.shapes(weights, capacity)) + StatementWaves.bytes(weights, capacity.statements)
 
@@ -309,7 +311,7 @@ class _Run(torch.autograd.Function):
         return (None, *ctx.launcher.backward(gradients[0]))
 
 
-def execute(launcher: MessageLauncher, weights: tuple[Tensor, ...]) -> Tensor:
+def run_messages(launcher: MessageLauncher, weights: tuple[Tensor, ...]) -> Tensor:
     """Final states [program, parts * hidden] of the launcher's plan, differentiable in the weights.
 
     The backward pass reads what the forward pass left in the buffers, so it must follow before these are used again.

@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ipagnn.ops.call import PointerCall, Result
+from ipagnn.ops.pointer import rows as any_cell
 from ipagnn.ops.pointer.cpu.math import product
-from ipagnn.ops.pointer.rows import plan_rows, record_rows, run
+from ipagnn.ops.pointer.rows import plan_rows, record_rows
 
 if TYPE_CHECKING:
     from ipagnn.ops.pointer.cpu.parts import Parts
@@ -33,14 +34,14 @@ def refuses(call: PointerCall) -> str | None:
     return None
 
 
-def execute(call: PointerCall) -> Result:
-    """Execute all rows."""
+def run(call: PointerCall) -> Result:
+    """Run all rows."""
     from ipagnn.ops.pointer.cpu.parts import Parts
 
     rows, lstm = call.graphs.plan(plan_rows), call.lstm
     assert lstm is not None
     if not len(rows):  # no program has steps enough to reach its exit
-        return run(call)
+        return any_cell.run(call)
     used, places = lstm.tokens[rows.node].unique(return_inverse=True)  # a small batch has few of all tokens
     weights = [lstm.table(used), lstm.hidden_1, lstm.input_2, lstm.hidden_2, lstm.bias_2]
     if lstm.branch_weight is not None and lstm.branch_bias is not None:

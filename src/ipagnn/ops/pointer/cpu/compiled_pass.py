@@ -222,7 +222,7 @@ def sum_by_token(d_gates, words, d_table):  # type: ignore[no-untyped-def]
 
 @jit
 def run_steps(  # type: ignore[no-untyped-def]
-    address, steps, keep, hidden_1, kernel_2, table, bias, branch_weight, branch_bias, words, branches, true, false,
+    address, steps, keep, hidden_1, weight_2, table, bias, branch_weight, branch_bias, words, branches, true, false,
     gates, before, after, inputs, memories, mass, shares, soft, final, arrived, hard, normalise,
 ):  # fmt: skip
     """All steps, one after the other."""
@@ -236,7 +236,7 @@ def run_steps(  # type: ignore[no-untyped-def]
             output = before[place:end, hidden : 2 * hidden] if k == 0 else inputs[k - 1, place:end, :hidden]
             multiply(address, output, hidden_1, gates[0, k, place:end], 0)
             _token(gates, before, after, inputs, memories, table, words, 0, k, place, first, count)
-            multiply(address, inputs[k, place:end], kernel_2, gates[1, k, place:end], 0)
+            multiply(address, inputs[k, place:end], weight_2, gates[1, k, place:end], 0)
             _token(gates, before, after, inputs, memories, bias, words, 1, k, place, first, count)
         _decide(after, branch_weight, branch_bias, branches, soft, shares, hard, place, first, count)
         next_count = steps[t + 2] - steps[t + 1] if t + 2 < len(steps) else 0
@@ -248,7 +248,7 @@ def run_steps(  # type: ignore[no-untyped-def]
 
 @jit
 def run_steps_backward(  # type: ignore[no-untyped-def]
-    address, steps, hidden_1_t, kernel_2_t, branch_weight, branches, true, false, gates, before, after, memories, mass,
+    address, steps, hidden_1_t, weight_2_t, branch_weight, branches, true, false, gates, before, after, memories, mass,
     shares, soft, d_exit, d_arrived, d_mass, d_score, d_states, d_inputs, normalise,
 ):  # fmt: skip
     """All steps in reverse: where the gates were, the gradients of what went into them."""
@@ -263,7 +263,7 @@ def run_steps_backward(  # type: ignore[no-untyped-def]
         )  # fmt: skip
         for k in range(TOKENS - 1, -1, -1):
             _token_backward(gates, before, after, memories, d_states, d_inputs, 1, k, parity, first, count)
-            multiply(address, gates[1, k, first:end], kernel_2_t, d_input, 0)
+            multiply(address, gates[1, k, first:end], weight_2_t, d_input, 0)
             if k + 1 < TOKENS:
                 multiply(address, gates[0, k + 1, first:end], hidden_1_t, d_input[:, :hidden], 1)
             _token_backward(gates, before, after, memories, d_states, d_inputs, 0, k, parity, first, count)

@@ -9,7 +9,7 @@ from torch import Tensor
 from ipagnn.ops.pointer.cpu.environment_backward import backward
 from ipagnn.ops.pointer.cpu.environment_forward import forward
 from ipagnn.ops.pointer.cpu.environment_gradients import Gradients
-from ipagnn.ops.pointer.cpu.environment_layout import Layout, Memory, Plan, Weights, lay_out
+from ipagnn.ops.pointer.cpu.environment_layout import Layout, Memory, NetworkWeights, PlanArrays, lay_out
 from ipagnn.ops.pointer.cpu.team import YIELD, counters, run_together
 from ipagnn.ops.pointer.cpu.tiles import padded, panels_for
 from ipagnn.ops.pointer.environment import EnvironmentPlan
@@ -72,17 +72,17 @@ class _Follow(torch.autograd.Function):
         return (None, None, None, None, *map(torch.from_numpy, sums))
 
 
-def _arrays(plan: EnvironmentPlan, target: Tensor) -> Plan:
+def _arrays(plan: EnvironmentPlan, target: Tensor) -> PlanArrays:
     def array(name: str) -> Any:
         value = getattr(plan, name)
         if isinstance(value, int):
             return value
         return np.array(value, np.int64) if isinstance(value, tuple) else value.numpy()
 
-    return Plan(**{name: array(name) for name in Plan._fields[:-1]}, target=target.numpy())
+    return PlanArrays(**{name: array(name) for name in PlanArrays._fields[:-1]}, target=target.numpy())
 
 
-def _weights(found: list[Tensor], buffers: dict[str, Any]) -> Weights:
+def _weights(found: list[Tensor], buffers: dict[str, Any]) -> NetworkWeights:
     """The weights, and memory for those that rows are multiplied with."""
     arrays = dict(zip(Gradients._fields, (each.numpy() for each in found), strict=True))
     arrays["branch"] = np.ascontiguousarray(arrays["branch"].T)
@@ -94,10 +94,10 @@ def _weights(found: list[Tensor], buffers: dict[str, Any]) -> Weights:
             *((hidden + 1, width), (width, hidden)),
         )
         buffers["panels"] = [panels_for(inner, columns, kind) for inner, columns in shapes]
-    return Weights(*arrays.values(), *buffers["panels"])
+    return NetworkWeights(*arrays.values(), *buffers["panels"])
 
 
-def _memory(plan: Plan, layout: Layout, weights: Weights, buffers: dict[str, Any], like: Tensor) -> Memory:
+def _memory(plan: PlanArrays, layout: Layout, weights: NetworkWeights, buffers: dict[str, Any], like: Tensor) -> Memory:
     """Memory for a pass: what is in `buffers` where it is large enough. What is new replaces it."""
     size = like.itemsize
     classes = padded(len(weights.output_bias), size)

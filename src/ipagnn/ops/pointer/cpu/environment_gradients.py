@@ -14,7 +14,7 @@ Array = Any
 
 
 class Gradients(NamedTuple):
-    """Of the weights, as `Weights` has them."""
+    """Of the weights, as `NetworkWeights` has them."""
 
     embedding: Array
     read: Array

@@ -15,7 +15,7 @@ from ipagnn.ops.pointer.cpu.tiles import HEIGHT
 Array = Any
 
 
-class Weights(NamedTuple):
+class NetworkWeights(NamedTuple):
     """Of the network, as `nn.values.classes` has them; then those that rows are multiplied with, in panels."""
 
     embedding: Array  # E, also of numbers that are no class
@@ -46,7 +46,7 @@ class Weights(NamedTuple):
     project_back: Array
 
 
-class Plan(NamedTuple):
+class PlanArrays(NamedTuple):
     """As `EnvironmentPlan` has it."""
 
     literals: int

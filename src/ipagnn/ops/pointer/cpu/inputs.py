@@ -7,27 +7,27 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class PassWeights:
     """The weights of one pass, as the step reads them.
 
     Attributes:
         table: What each token that rows have adds to the gates of layer 1. [token, 4 * hidden]
-        hidden_1: Kernel from layer 1's output. [hidden, 4 * hidden]
-        kernel_2: Kernels from layer 1's output and layer 2's. [2 * hidden, 4 * hidden]
+        hidden_1: Weights from layer 1's output. [hidden, 4 * hidden]
+        weight_2: Weights from layer 1's output and layer 2's. [2 * hidden, 4 * hidden]
         bias_2: [4 * hidden]
         branch_weight: True minus false: a softmax of two is a sigmoid. [4 * hidden]; empty where nothing is decided.
         branch_bias: The same. [1]
-        hidden_1_t, kernel_2_t: Transposed, for the backward pass.
+        hidden_1_t, weight_2_t: Transposed, for the backward pass.
     """
 
     table: Tensor
     hidden_1: Tensor
-    kernel_2: Tensor
+    weight_2: Tensor
     bias_2: Tensor
     branch_weight: Tensor
     branch_bias: Tensor
     hidden_1_t: Tensor
-    kernel_2_t: Tensor
+    weight_2_t: Tensor
 
     @staticmethod
     def of(
@@ -38,21 +38,21 @@ class Weights:
         bias_2: Tensor,
         branch_weight: Tensor | None = None,
         branch_bias: Tensor | None = None,
-    ) -> "Weights":
+    ) -> "PassWeights":
         """From a model's parameters."""
         weight = bias = bias_2.new_empty(0)
         if branch_weight is not None and branch_bias is not None:
             weight, bias = branch_weight[:, 0] - branch_weight[:, 1], branch_bias[:1] - branch_bias[1:]
-        kernel_2 = torch.cat([input_2, hidden_2])
-        return Weights(
+        weight_2 = torch.cat([input_2, hidden_2])
+        return PassWeights(
             table,
             hidden_1,
-            kernel_2,
+            weight_2,
             bias_2,
             weight,
             bias,
             hidden_1.t().contiguous(),
-            kernel_2.t().contiguous(),
+            weight_2.t().contiguous(),
         )
 
     @property

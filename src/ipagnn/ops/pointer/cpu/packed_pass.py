@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.ops.pointer.cpu.compiled_pass import TOKENS, run_steps, run_steps_backward, sum_by_token
-from ipagnn.ops.pointer.cpu.inputs import Portion, Weights
+from ipagnn.ops.pointer.cpu.inputs import PassWeights, Portion
 from ipagnn.ops.pointer.cpu.math import product
 from ipagnn.ops.pointer.equations import EPSILON
 
@@ -47,7 +47,7 @@ class PackedPass:
 
     def __init__(
         self,
-        weights: Weights,
+        weights: PassWeights,
         portion: Portion,
         *,
         hard: bool,
@@ -98,7 +98,7 @@ class PackedPass:
         self.mass[: self.portion.steps[1]] = 1.0
         weights = self.weights
         run_steps(  # type: ignore[call-arg]
-            self._address, self._steps, self.keep, weights.hidden_1.numpy(), weights.kernel_2.numpy(),
+            self._address, self._steps, self.keep, weights.hidden_1.numpy(), weights.weight_2.numpy(),
             weights.table.numpy(), weights.bias_2[None].numpy(), weights.branch_weight.numpy(),
             weights.branch_bias.numpy(), self._words, *self._leaving,
             *self._arrays("gates", "before", "after", "inputs", "memories"),
@@ -111,7 +111,7 @@ class PackedPass:
         return [getattr(self, name).numpy() for name in names]
 
     def backward(self, d_final: Tensor) -> list[Tensor]:
-        """From the gradients of `final` to those of the weights, in the order of `Weights.of`.
+        """From the gradients of `final` to those of the weights, in the order of `PassWeights.of`.
 
         Raises:
             RuntimeError: It ran before: the gates are gone.
@@ -123,7 +123,7 @@ class PackedPass:
         self.d_arrived = -(self.d_exit * self.final).sum(dim=1) if self.normalise else torch.zeros_like(self.arrived)
         self.d_mass, self.d_score = new(self.rows), new(self.rows).zero_()
         run_steps_backward(  # type: ignore[call-arg]
-            self._address, self._steps, self.weights.hidden_1_t.numpy(), self.weights.kernel_2_t.numpy(),
+            self._address, self._steps, self.weights.hidden_1_t.numpy(), self.weights.weight_2_t.numpy(),
             self.weights.branch_weight.numpy(), *self._leaving,
             *self._arrays("gates", "before", "after", "memories", "mass", "shares", "soft"),
             *self._arrays("d_exit", "d_arrived", "d_mass", "d_score", "d_states", "d_inputs"), self.normalise,
@@ -136,13 +136,13 @@ class PackedPass:
         hidden, new = self.hidden, self.final.new_empty
         gates_1, gates_2 = self.gates.view(2, -1, 4 * hidden)
         inputs = self.inputs.view(-1, 2 * hidden)
-        d_hidden_1, d_kernel_2 = new(hidden, 4 * hidden), new(2 * hidden, 4 * hidden)
+        d_hidden_1, d_weight_2 = new(hidden, 4 * hidden), new(2 * hidden, 4 * hidden)
         torch.mm(self.before[:, hidden : 2 * hidden].t(), gates_1[: self.rows], out=d_hidden_1)
         d_hidden_1.addmm_(inputs[: -self.rows, :hidden].t(), gates_1[self.rows :])
-        torch.mm(inputs.t(), gates_2, out=d_kernel_2)
+        torch.mm(inputs.t(), gates_2, out=d_weight_2)
         d_table = torch.zeros_like(self.weights.table)
         sum_by_token(self.gates[0].numpy(), self._words, d_table.numpy())
-        gradients = [d_table, d_hidden_1, d_kernel_2[:hidden], d_kernel_2[hidden:], gates_2.sum(dim=0)]
+        gradients = [d_table, d_hidden_1, d_weight_2[:hidden], d_weight_2[hidden:], gates_2.sum(dim=0)]
         if len(self.weights.branch_weight):
             d_weight, d_bias = torch.mv(self.after.t(), self.d_score)[:, None], self.d_score.sum()[None]
             gradients += [torch.cat([d_weight, -d_weight], dim=1), torch.cat([d_bias, -d_bias])]

@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from ipagnn.ops.pointer.cpu.inputs import Portion, Weights
+from ipagnn.ops.pointer.cpu.inputs import PassWeights, Portion
 from ipagnn.ops.pointer.cpu.packed_pass import PackedPass
 from ipagnn.ops.pointer.rows import Rows, RowValues
 
@@ -56,9 +56,9 @@ class Parts:
         self._passes: list[PackedPass] = []
 
     def forward(self, *weights: Tensor) -> Tensor:
-        """From the weights in the order of `Weights.of` to the state of each exit. [program, 4 * hidden]"""
+        """From the weights in the order of `PassWeights.of` to the state of each exit. [program, 4 * hidden]"""
         with torch.autocast("cpu", enabled=False):
-            loaded = Weights.of(*(weight.detach() for weight in weights))
+            loaded = PassWeights.of(*(weight.detach() for weight in weights))
         count = max(1, min(torch.get_num_threads(), int(len(self._rows) * loaded.hidden**2 / LEAST_WORK)))
 
         def execute(portion: Portion) -> PackedPass:

@@ -6,7 +6,7 @@ import torch
 
 from ipagnn.ops.pointer.hopper.driver import Kernel, compile_cuda
 from ipagnn.ops.pointer.hopper.source import BACKWARD, FORWARD, THREADS, UNITS, arguments, shared_memory, source
-from ipagnn.ops.pointer.triton.buffers import Buffers, Weights
+from ipagnn.ops.pointer.triton.buffers import Buffers, KernelWeights
 from ipagnn.ops.pointer.triton.launcher import Launcher
 from ipagnn.ops.pointer.triton.plan import Plan
 
@@ -17,7 +17,7 @@ PROGRAMS_ALONE = 9
 _HOPPER = (9, 0)
 
 
-def fits(weights: Weights) -> bool:
+def fits(weights: KernelWeights) -> bool:
     """Whether the kernels run these weights, where they are."""
     device = weights.table.device
     return (
@@ -33,7 +33,7 @@ def part(clusters: int, processes: int) -> int:
     return max(1, clusters // processes)
 
 
-def groups(weights: Weights, programs: int, *, processes: int = 1) -> int:
+def groups(weights: KernelWeights, programs: int, *, processes: int = 1) -> int:
     """How many groups to make of a batch: one for each cluster that runs at a time, or two if there is work for both.
 
     Products cost the same for 8 rows as for 32, so two groups pay only when one would have more rows in a step.
@@ -66,7 +66,7 @@ class HopperLauncher(Launcher):
 
     def __init__(
         self,
-        weights: Weights,
+        weights: KernelWeights,
         buffers: Buffers,
         plan: Plan,
         *,

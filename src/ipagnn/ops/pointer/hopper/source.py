@@ -6,7 +6,7 @@ from importlib.resources import files
 from torch import Tensor
 
 from ipagnn.ops.pointer.equations import EPSILON
-from ipagnn.ops.pointer.triton.buffers import Buffers, Weights
+from ipagnn.ops.pointer.triton.buffers import Buffers, KernelWeights
 from ipagnn.ops.pointer.triton.plan import Plan
 
 UNITS = 32
@@ -77,7 +77,7 @@ def source(name: str, instructions: str | None = None) -> str:
 
 
 def arguments(
-    weights: Weights, buffers: Buffers, plan: Plan, *, hard: bool, normalise: bool
+    weights: KernelWeights, buffers: Buffers, plan: Plan, *, hard: bool, normalise: bool
 ) -> tuple[ctypes.Structure, ctypes.Structure, ctypes.Structure]:
     """What the kernels are given: plan and state both, gradients only the backward one."""
     at, b, w = Tensor.data_ptr, buffers, weights

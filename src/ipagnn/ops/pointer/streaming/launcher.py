@@ -14,7 +14,7 @@ from ipagnn.ops.call import PointerCall, Result, StatementLSTM
 from ipagnn.ops.pointer.equations import EPSILON, divide
 from ipagnn.ops.pointer.streaming import kernels
 from ipagnn.ops.pointer.streaming.plan import plan_pointer, plan_sequences
-from ipagnn.ops.pointer.triton.buffers import Weights, pad
+from ipagnn.ops.pointer.triton.buffers import KernelWeights, pad
 
 PRECISION = "tf32x3"
 """Of products of float32: as three products of tensor cores, which keep almost all of it."""
@@ -52,7 +52,7 @@ class _Waves:
     def __init__(self, lstm: StatementLSTM, rows: int, steps: int, in_place: bool) -> None:
         device = lstm.embedding.device
         self.hidden, self.rows, self.steps, self.in_place = lstm.hidden, rows, steps, in_place
-        loaded = Weights(lstm.hidden, torch.float32, device)
+        loaded = KernelWeights(lstm.hidden, torch.float32, device)
         if lstm.branch_weight is None or lstm.branch_bias is None:
             decide = [lstm.embedding.new_zeros(4 * lstm.hidden, 2), lstm.embedding.new_zeros(2)]
         else:

@@ -73,12 +73,12 @@ def _no_branch(lstm: StatementLSTM) -> tuple[Tensor, Tensor]:
 
 def _launcher(call: PointerCall, lstm: StatementLSTM, *, hopper: bool) -> Any:
     """What launches the kernels over the plan of the call."""
-    from ipagnn.ops.pointer.triton.buffers import Buffers, Weights
+    from ipagnn.ops.pointer.triton.buffers import Buffers, KernelWeights
     from ipagnn.ops.pointer.triton.plan import Plan
 
     device = lstm.embedding.device
     half = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
-    weights = Weights(lstm.hidden, torch.bfloat16 if half else torch.float32, device)
+    weights = KernelWeights(lstm.hidden, torch.bfloat16 if half else torch.float32, device)
     options = {"hard": call.hard, "normalise": call.normalise, "exact": not torch.backends.cuda.matmul.allow_tf32}
     groups = 1
     if hopper:

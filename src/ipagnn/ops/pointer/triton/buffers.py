@@ -12,7 +12,7 @@ def pad(hidden: int) -> int:
     return 32 * (hidden // 32 + 1)
 
 
-class Weights:
+class KernelWeights:
     """The weights as the kernels read them: H padded to P, gates i f g o side by side.
 
     weights [hidden_1, input_2, hidden_2][P][P][4], table [token][P][4]; branch_weight [c1, h1, c2, h2][P]
@@ -59,7 +59,7 @@ class Buffers:
         memory: A tensor of bytes to lay them in, or None to allocate them. Only `final` and `d_final` are not in it.
     """
 
-    def __init__(self, weights: Weights, rows: int, programs: int, memory: Tensor | None = None) -> None:
+    def __init__(self, weights: KernelWeights, rows: int, programs: int, memory: Tensor | None = None) -> None:
         self.rows, padded = rows, weights.padded
         device = weights.table.device
         if memory is None:
@@ -85,7 +85,7 @@ class Buffers:
     d_score: Tensor
 
     @staticmethod
-    def _shapes(weights: Weights, rows: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    def _shapes(weights: KernelWeights, rows: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
         padded, dtype, full = weights.padded, weights.dtype, torch.float32
         return {
             "h": ((2, 5, rows, padded), dtype),
@@ -99,7 +99,7 @@ class Buffers:
         }
 
     @staticmethod
-    def bytes(weights: Weights, rows: int) -> int:
+    def bytes(weights: KernelWeights, rows: int) -> int:
         """Memory that buffers for so many rows take."""
         shapes = Buffers._shapes(weights, rows).values()
         return sum(-(-dtype.itemsize * torch.Size(shape).numel() // 256) * 256 for shape, dtype in shapes)

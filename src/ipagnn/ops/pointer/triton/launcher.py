@@ -11,7 +11,7 @@ from ipagnn.ops.pointer.equations import EPSILON
 from ipagnn.ops.pointer.triton import backward as backward_kernels
 from ipagnn.ops.pointer.triton import forward as kernels
 from ipagnn.ops.pointer.triton import weights as weight_kernels
-from ipagnn.ops.pointer.triton.buffers import Buffers, Weights
+from ipagnn.ops.pointer.triton.buffers import Buffers, KernelWeights
 from ipagnn.ops.pointer.triton.plan import TOKEN_CHUNK, Plan
 
 MAX_ROWS = 2_000_000
@@ -74,7 +74,7 @@ class Launcher:
 
     def __init__(
         self,
-        weights: Weights,
+        weights: KernelWeights,
         buffers: Buffers,
         plan: Plan,
         *,

@@ -12,7 +12,7 @@ def load_weights(  # type: ignore[no-untyped-def]
     to_table, to_weights, to_branch, to_branch_bias,
     H: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr = 1,
 ):  # fmt: skip
-    """A row of a kernel, of the token table, or the branch layer: see `packed_buffers.Weights` for where it goes.
+    """A row of a kernel, of the token table, or the branch layer: see `buffers.KernelWeights` for where it goes.
 
     Programs: 3 H rows of kernels, layer 2's bias, the branch layer, the rows of the table. What pads stays 0. Columns
     become [P / UNITS, 4, UNITS].

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from ipagnn._common.options import options_from_dict, options_to_dict
-from ipagnn.languages.arithmetic.vocabulary import MAX_LITERAL, MAX_NUMBER, VARIABLES, number_ids
+from ipagnn.languages.arithmetic.vocabulary import ASSIGNMENTS, MAX_LITERAL, MAX_NUMBER, VARIABLES, number_ids
 
 MAX_MODULUS: Final = 10**18
 MAX_CONDITION_MODULUS: Final = 100_000
@@ -21,7 +21,6 @@ MIN_LENGTH: Final = 2
 MAX_LENGTH: Final = 1_000
 """A program of this length can be nested as deep as the vocabulary has indents."""
 
-ARITHMETIC: Final = ("+=", "-=", "*=")
 COMPARISONS: Final = (">", "<", ">=", "<=")
 
 
@@ -86,7 +85,7 @@ class Grammar:
     condition_operands: tuple[int, int] = (0, 9)
     loop_counts: tuple[int, int] = (2, 9)
     counters: int = 9
-    arithmetic_operations: tuple[str, ...] = ARITHMETIC
+    arithmetic_operations: tuple[str, ...] = ("+=", "-=", "*=")
     comparisons: tuple[str, ...] = COMPARISONS
     hole_stmt: int = 100
     hole_block: int = 10
@@ -129,7 +128,7 @@ class Grammar:
         for name in ("condition_operands", "loop_counts"):
             _check_range(name, getattr(self, name), MAX_NUMBER)
         _check_integer("counters", self.counters, 0, VARIABLES - 1)
-        _check_names("arithmetic_operations", self.arithmetic_operations, ARITHMETIC)
+        _check_names("arithmetic_operations", self.arithmetic_operations, ASSIGNMENTS[1:])
         _check_names("comparisons", self.comparisons, COMPARISONS)
         _check_integer("block_limit", self.block_limit, 0, MAX_BLOCK_LIMIT)
         for field in fields(self):

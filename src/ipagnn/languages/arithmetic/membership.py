@@ -7,9 +7,10 @@ in other ways. A model has seen none of that in training.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ipagnn.languages.arithmetic.grammar import ARITHMETIC, MIN_LENGTH, PAPER, Grammar
+from ipagnn.languages.arithmetic.grammar import MIN_LENGTH, PAPER, Grammar
 from ipagnn.languages.arithmetic.program import Line, Program
 from ipagnn.languages.arithmetic.text import format_line
+from ipagnn.languages.arithmetic.vocabulary import ASSIGNMENTS
 
 
 @dataclass(slots=True)
@@ -115,7 +116,7 @@ def _line(line: Line, block: _Block, above: Line, below: Line | None, grammar: G
         yield f"{text} first in a loop; trained on loops that begin with `v{block.decrement} -= 1`"
     if line.operation in ("break", "continue"):
         block.jump = line.operation
-    elif line.operation in ARITHMETIC:
+    elif line.operation in ASSIGNMENTS[1:]:
         yield from _arithmetic(line, text, grammar)
     elif line.operation.startswith("if"):
         yield from _condition(line, text, grammar)

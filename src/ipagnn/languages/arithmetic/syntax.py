@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from ipagnn.languages.arithmetic.grammar import Grammar
-from ipagnn.languages.arithmetic.vocabulary import MAX_LITERAL, MAX_NUMBER, VARIABLES
+from ipagnn.languages.arithmetic.vocabulary import ASSIGNMENTS, MAX_LITERAL, MAX_NUMBER, VARIABLES
 
 _VARIABLE = re.compile(r"v(?:0|[1-9][0-9]?)")
 
@@ -55,8 +55,9 @@ class Syntax:
     def statement(self) -> str:
         """The statements, in words."""
         right = "N" if not self.variable_operands else "N or vJ"
+        assignments = ", ".join(f"`vK {name} {right}`" for name in ASSIGNMENTS)
         return (
-            f"a statement, which is `vK = {right}`, `vK += {right}`, `vK -= {right}`, `vK *= {right}`, "
+            f"a statement, which is {assignments}, "
             "`if CONDITION:`, `else:`, `while CONDITION:`, `pass`, `break`, `continue` or `[MASK]`, with K from 0 to "
             f"{self.variables - 1}"
         )

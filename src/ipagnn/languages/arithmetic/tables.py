@@ -17,11 +17,10 @@ from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, apply, compare
 from ipagnn.languages.arithmetic.vocabulary import (
-    ADD,
     ASSIGN,
+    ASSIGNMENT_IDS,
     MASK,
     MAX_NUMBER,
-    MULTIPLY,
     NUMBER,
     OPERATION,
     OPERATION_ID,
@@ -39,8 +38,6 @@ StatementArray = npt.NDArray[np.int16]
 """Statements, each as the id of its operation and its operand, a number. int16 [statement, 2]"""
 Kind = Literal["literal", "arithmetic", "condition", "loop"]
 """Assignments; `+=`, `-=` and `*=`; conditions of an `if`; and what counts loops: `while vK > 0`."""
-
-_ARITHMETIC = (ADD, SUBTRACT, MULTIPLY)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -251,7 +248,7 @@ def program_statements(table: ProgramTable) -> StatementArray:
     """
     table.check(extended=True)
     operations = table.line_tokens[:, 1].astype(np.int64)
-    needed = np.isin(operations, [*_ARITHMETIC, *COMPARISON])
+    needed = np.isin(operations, [*ASSIGNMENT_IDS[1:], *COMPARISON])
     statements = table.line_tokens[needed | (operations == ASSIGN)]
     if (statements[:, 3] > NUMBER + MAX_NUMBER).any() or (statements[:, 2] > MASK).any() or statements[:, 4:].any():
         raise ValueError(
@@ -289,7 +286,7 @@ def kind_of(operation: int) -> Kind:
     """The kind of the statements with an operation, by its id."""
     if operation == ASSIGN:
         return "literal"
-    if operation in _ARITHMETIC:
+    if operation in ASSIGNMENT_IDS[1:]:
         return "arithmetic"
     return "condition" if OPERATIONS[operation - OPERATION].startswith("if") else "loop"
 

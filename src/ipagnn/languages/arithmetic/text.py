@@ -15,6 +15,7 @@ from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.program import Line, Program
 from ipagnn.languages.arithmetic.syntax import Syntax
 from ipagnn.languages.arithmetic.vocabulary import (
+    ASSIGNMENTS,
     MASK,
     MAX_LINES,
     MAX_NUMBER,
@@ -29,7 +30,6 @@ MAX_CHARACTERS = 5_000_000
 INDENT = "  "
 """One level of indentation in the paper's form."""
 
-_ASSIGNMENTS = ("=", "+=", "-=", "*=")
 _COMPARISONS = (">", "<", ">=", "<=")
 _HINTS = {
     "elif": "`else:` with an `if` in its body",
@@ -113,7 +113,7 @@ def format_line(line: Line, condition_modulus: int = 10, mask: str = "[MASK]") -
     if line.variable is None:
         return "else:" if line.operation == "else" else line.operation
     operand = f"{line.operand}" if line.source is None else f"v{line.source}"
-    if line.operation in _ASSIGNMENTS:
+    if line.operation in ASSIGNMENTS:
         return f"v{line.variable} {line.operation} {operand}"
     keyword, comparison, *modulo = line.operation.split()
     remainder = f" % {condition_modulus}" if modulo else ""
@@ -222,7 +222,7 @@ class _Reader:
     def _assignment(self, statement: "_Statement") -> tuple[int, int, list[int]]:
         column = statement.peek()[1]
         variable = statement.variable()
-        operator, _ = statement.take(_ASSIGNMENTS, "one of = += -= *=")
+        operator, _ = statement.take(ASSIGNMENTS, f"one of {' '.join(ASSIGNMENTS)}")
         operand = self._operand(statement, self.syntax.variable_operands)
         if operator != "=":
             self._reads(variable, column)

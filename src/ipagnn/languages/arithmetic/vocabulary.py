@@ -48,6 +48,10 @@ BASE: Final = MAX_NUMBER + 1
 MAX_LITERAL: Final = 10**18 - 1
 """Largest number of any language."""
 
+ASSIGNMENTS: Final = ("=", "+=", "-=", "*=")
+"""Operations that change a variable; all but the first read it."""
+ASSIGNMENT_IDS: Final = tuple(OPERATION_ID[name] for name in ASSIGNMENTS)
+
 # Plain integers for compiled code, which sees no dictionary.
 ADD: Final = OPERATION_ID["+="]
 SUBTRACT: Final = OPERATION_ID["-="]

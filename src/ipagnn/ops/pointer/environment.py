@@ -14,15 +14,13 @@ from torch import Tensor
 
 from ipagnn.data.graphs import Graphs, Tensors
 from ipagnn.languages.arithmetic.vocabulary import (
-    ADD,
     ASSIGN,
+    ASSIGNMENT_IDS,
     BASE,
     MASK,
-    MULTIPLY,
     NUMBER,
     OPERATION,
     OPERATIONS,
-    SUBTRACT,
     VARIABLE,
     VARIABLES,
     VOCABULARY_SIZE,
@@ -31,7 +29,7 @@ from ipagnn.ops._compiled.environment import arrange, mark_needed, number_values
 from ipagnn.ops._compiled.plan import build_arrivals
 from ipagnn.ops.pointer.rows import plan_rows
 
-WRITES = np.isin(np.arange(OPERATION, OPERATION + len(OPERATIONS)), [ADD, SUBTRACT, MULTIPLY, ASSIGN])
+WRITES = np.isin(np.arange(OPERATION, OPERATION + len(OPERATIONS)), ASSIGNMENT_IDS)
 """By operation: whether it assigns to its variable."""
 
 

@@ -40,7 +40,7 @@ _OPENS = _IS_IF | _IS_WHILE | _IS_ELSE
 def _kinds() -> np.ndarray[Any, np.dtype[np.uint8]]:
     """By token, whatever it is: what a statement with this operation has and does, as bits."""
     kinds = np.zeros(2**16, np.uint8)
-    kinds[[v.ASSIGN, v.ADD, v.SUBTRACT, v.MULTIPLY, *v.IF_OPERATIONS, *v.WHILE_OPERATIONS]] = _HAS_OPERAND
+    kinds[[*v.ASSIGNMENT_IDS, *v.IF_OPERATIONS, *v.WHILE_OPERATIONS]] = _HAS_OPERAND
     kinds[v.ASSIGN] |= _ASSIGNS
     kinds[list(v.IF_OPERATIONS)] |= _IS_IF
     kinds[list(v.WHILE_OPERATIONS)] |= _IS_WHILE

@@ -9,10 +9,9 @@ if TYPE_CHECKING:
     from ipagnn.languages.arithmetic.automata.comparison import Disagreement, Proof, claim, disagreement, prove
     from ipagnn.languages.arithmetic.automata.definition import true_automaton
     from ipagnn.languages.arithmetic.automata.extraction import extract, extract_pairs
-    from ipagnn.languages.arithmetic.automata.statements import ARITHMETIC, grammar_automata, read_statement
+    from ipagnn.languages.arithmetic.automata.statements import grammar_automata, read_statement
 
 __all__ = [
-    "ARITHMETIC",
     "DIGITS",
     "PAIRS",
     "Automaton",

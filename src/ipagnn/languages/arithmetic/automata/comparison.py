@@ -12,11 +12,10 @@ import numpy.typing as npt
 
 from ipagnn.languages.arithmetic.automata.automaton import DIGITS, Automaton
 from ipagnn.languages.arithmetic.automata.definition import true_automaton
-from ipagnn.languages.arithmetic.automata.statements import ARITHMETIC
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.statements import MODULAR
 from ipagnn.languages.arithmetic.tables import masked_choices, statement_text
-from ipagnn.languages.arithmetic.vocabulary import ASSIGN, MULTIPLY
+from ipagnn.languages.arithmetic.vocabulary import ASSIGN, ASSIGNMENT_IDS, MULTIPLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def prove(automata: Iterable[Automaton], grammar: Grammar = PAPER) -> list[Proof
         operation, operand = automaton.operation, automaton.operand
         true = true_automaton(operation, operand, grammar.condition_modulus)
         of_data = operand is None or operation in (ASSIGN, *MODULAR) or (operation, operand) in choices
-        of_data = of_data or (grammar.is_extended and operation in ARITHMETIC)
+        of_data = of_data or (grammar.is_extended and operation in ASSIGNMENT_IDS)
         largest = None if of_data else grammar.loop_counts[1]  # on counters, which hold no more than that
         compared = automaton.with_digit_operand() if (operation, operand) == (MULTIPLY, None) else automaton
         proofs.append(Proof(automaton, disagreement(compared, true), largest))

@@ -9,9 +9,8 @@ from ipagnn.languages.arithmetic.automata.automaton import (
     automaton_of,
     check_states,
 )
-from ipagnn.languages.arithmetic.automata.statements import ARITHMETIC
 from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR, compare
-from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, MULTIPLY, SUBTRACT
+from ipagnn.languages.arithmetic.vocabulary import ADD, ASSIGN, ASSIGNMENT_IDS, MULTIPLY, SUBTRACT
 
 
 def true_automaton(operation: int, operand: int | None, condition_modulus: int = 10) -> Automaton:
@@ -23,7 +22,7 @@ def true_automaton(operation: int, operand: int | None, condition_modulus: int =
             digit (see `Automaton.with_digit_operand`).
         condition_modulus: What conditions with `%` are taken modulo; a power of ten.
     """
-    if operation not in COMPARISON and operation not in ARITHMETIC:
+    if operation not in COMPARISON and operation not in ASSIGNMENT_IDS:
         raise ValueError(f"Operation {operation} is neither arithmetic nor a condition, so no automaton computes it.")
     if operand is None:
         return _true_pairs(operation)

@@ -17,8 +17,7 @@ from ipagnn.languages.arithmetic.statements import COMPARISON
 from ipagnn.languages.arithmetic.table_run import TableStep
 from ipagnn.languages.arithmetic.tables import statement_text
 from ipagnn.languages.arithmetic.vocabulary import (
-    ADD,
-    ASSIGN,
+    ASSIGNMENT_IDS,
     BASE,
     MASK,
     MAX_NUMBER,
@@ -27,7 +26,6 @@ from ipagnn.languages.arithmetic.vocabulary import (
     NUMBER,
     OPERATION,
     OPERATIONS,
-    SUBTRACT,
     VARIABLE,
     VARIABLES,
     VOCABULARY_SIZE,
@@ -81,7 +79,7 @@ def _statements(programs: ProgramTable) -> tuple[list[Statement], npt.NDArray[np
     """The statements; by line which one it is, -1 for none; and its number, or -1 - k for a variable vk."""
     tokens = programs.line_tokens.astype(np.int64)
     operation, right = tokens[:, 1], tokens[:, 3]
-    chosen = np.isin(operation, [ASSIGN, ADD, SUBTRACT, MULTIPLY, *COMPARISON])
+    chosen = np.isin(operation, [*ASSIGNMENT_IDS, *COMPARISON])
     variable = right - np.where(right < MASK, VARIABLE, VOCABULARY_SIZE - VARIABLES)
     number = (np.maximum(tokens[:, 3:] - NUMBER, 0) * BASE ** np.arange(tokens.shape[1] - 3)).sum(axis=1)
     operand = np.where(right >= VARIABLE, -1 - variable, number)

@@ -1,7 +1,5 @@
 """The statements that have automata, and how they are written."""
 
-from typing import Final
-
 import numpy as np
 
 from ipagnn.languages.arithmetic.automata.automaton import DIGITS, Statement
@@ -9,17 +7,13 @@ from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.statements import COMPARISON, MODULAR
 from ipagnn.languages.arithmetic.tables import grammar_statements, literal_facts
 from ipagnn.languages.arithmetic.vocabulary import (
-    ADD,
     ASSIGN,
+    ASSIGNMENT_IDS,
     MAX_NUMBER,
     MULTIPLY,
     OPERATION_ID,
-    SUBTRACT,
     WHILE_GREATER,
 )
-
-ARITHMETIC: Final = (ASSIGN, ADD, SUBTRACT, MULTIPLY)
-"""Operations that write a number."""
 
 
 def grammar_automata(grammar: Grammar = PAPER) -> list[Statement]:
@@ -67,7 +61,7 @@ def read_statement(text: str, grammar: Grammar = PAPER) -> Statement:
         words = [*words[: words.index("%")], *words[words.index("%") + 2 :][:1], "%", *words[words.index("%") + 3 :]]
     name, operand = " ".join(words[:-1]), words[-1] if words else ""
     operation = OPERATION_ID.get(name)
-    known = operation in COMPARISON or operation in ARITHMETIC
+    known = operation in COMPARISON or operation in ASSIGNMENT_IDS
     if operation is None or not known or not operand.isdecimal() or (beside and operation in MODULAR):
         raise ValueError(
             f"{text!r} is no statement; write one as in `*= 7`, `if % {modulo} < 4` or `while > 0`, with a number at "

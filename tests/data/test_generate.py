@@ -15,7 +15,7 @@ import pytest
 
 from ipagnn.data import DataSetError, generate, read_shards, recipe
 from ipagnn.data.generate import UNFINISHED
-from ipagnn.data.shards import MANIFEST, WRITER
+from ipagnn.data.manifest import MANIFEST, WRITER
 from ipagnn.languages.arithmetic import Grammar, Lengths
 
 MODULE = importlib.import_module("ipagnn.data.generate")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ipagnn.data import generate, read_shards
-from ipagnn.data.shards import MANIFEST
+from ipagnn.data.manifest import MANIFEST
 
 ARGUMENTS = {"task": "full", "split": "train", "count": 20_000, "seed": 3, "shard_size": 1_000}
 

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ipagnn.data import DataSet, DataSetError, collate, generate, read_shards
-from ipagnn.data.shards import MANIFEST, OLD_MANIFEST, SCHEMA, decode_shard, encode_shard
+from ipagnn.data.manifest import MANIFEST, OLD_MANIFEST
+from ipagnn.data.shards import SCHEMA, decode_shard, encode_shard
 from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, format_program, parse, steps
 from ipagnn.languages.arithmetic.program import ProgramKind
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ipagnn.data import TEST_LENGTHS, Recipe, build_test_set, build_validation_set, recipe, training_sampler
-from ipagnn.data.shards import Manifest
+from ipagnn.data.manifest import Manifest
 from ipagnn.languages.arithmetic import AUTHORS, Grammar, Lengths, ProgramKind, ProgramTable, Sampler
 from ipagnn.languages.arithmetic._compiled.hash import WITHHELD_BITS, program_hash, program_hashes
 from ipagnn.languages.arithmetic._compiled.sampler import mask_lines

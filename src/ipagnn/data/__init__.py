@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from ipagnn.data.collate import PAPER_BUDGET, StepBudget, collate
     from ipagnn.data.contract import BATCH_FIELDS, Batch, Field, check_batch
     from ipagnn.data.generate import generate
-    from ipagnn.data.shards import DataSet, DataSetError, Manifest, Shard, read_shards
+    from ipagnn.data.manifest import DataSetError, Manifest, Shard
+    from ipagnn.data.shards import DataSet, read_shards
     from ipagnn.data.splits import (
         TEST_LENGTHS,
         TEST_SEED,

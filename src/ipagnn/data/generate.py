@@ -23,20 +23,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ipagnn._common.files import aside, lock, reason, write_whole
-from ipagnn.data.shards import (
+from ipagnn.data.manifest import (
     MANIFEST,
     OLD_MANIFEST,
     WRITER,
     DataSetError,
     Manifest,
     Shard,
-    decode_shard,
-    encode_shard,
     is_wide,
     read_manifest,
-    read_verified,
     shard_names,
 )
+from ipagnn.data.shards import decode_shard, encode_shard, read_verified
 from ipagnn.data.splits import Split, recipe
 from ipagnn.data.tasks import FULL, Task
 from ipagnn.languages.arithmetic._compiled.hash import program_hashes

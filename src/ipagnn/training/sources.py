@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ipagnn.data.collate import TRACE_LIMIT, graphs_of
-from ipagnn.data.shards import DataSet, DataSetError, read_shards
+from ipagnn.data.manifest import DataSetError
+from ipagnn.data.shards import DataSet, read_shards
 from ipagnn.data.splits import training_sampler
 from ipagnn.data.stream import Source
 from ipagnn.data.tasks import find_task

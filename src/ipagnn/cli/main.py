@@ -18,6 +18,7 @@ from ipagnn.cli import (
     inference,
     programs,
     records,
+    reporting,
     semantics,
     sweep,
     training,
@@ -44,8 +45,8 @@ app.command(rich_help_panel=TRAINING)(training.runs)
 app.command(rich_help_panel=TRAINING)(sweep.sweep)
 app.command(rich_help_panel=RESULTS)(evaluation.evaluate)
 app.command(rich_help_panel=RESULTS)(semantics.semantics)
-app.command(rich_help_panel=RESULTS)(evaluation.figure)
-app.command(rich_help_panel=RESULTS)(evaluation.report)
+app.command(rich_help_panel=RESULTS)(reporting.figure)
+app.command(rich_help_panel=RESULTS)(reporting.report)
 app.command(rich_help_panel=RESULTS)(records.record)
 app.command(rich_help_panel=RESULTS)(demo.demo)
 app.command(rich_help_panel=USE, epilog=help_text())(inference.predict)

@@ -13,8 +13,9 @@ from ipagnn.data import collate
 from ipagnn.data.shards import encode_shard
 from ipagnn.evaluation import evaluate
 from ipagnn.languages.arithmetic import Grammar, Lengths, Program, ProgramTable, Sampler, parse, target
-from ipagnn.languages.arithmetic._compiled.check import FINE, find_problem
-from ipagnn.languages.arithmetic.checks import InvalidProgramError
+from ipagnn.languages.arithmetic._compiled.check import ANY_TASK, FINE, FULL, PARTIAL, find_problem
+from ipagnn.languages.arithmetic._compiled.quick_check import CHUNK, is_surely_fine
+from ipagnn.languages.arithmetic.checks import InvalidProgramError, packed
 from ipagnn.languages.arithmetic.holes import ceiling
 from ipagnn.languages.arithmetic.interpreter import ExecutionError
 from ipagnn.languages.arithmetic.program import ProgramKind
@@ -158,6 +159,16 @@ def damaged(tokens: np.ndarray, draw: random.Random) -> np.ndarray:
     return tokens
 
 
+def verdict(tokens: np.ndarray) -> bool:
+    """Whether token ids are a program; the quick check accepts no other."""
+    offsets = np.array((0, len(tokens)))
+    fine = bool(find_problem(offsets, tokens, ANY_TASK)[2] == FINE)
+    for task in (ANY_TASK, FULL, PARTIAL):
+        if is_surely_fine(offsets, packed(tokens), task):
+            assert find_problem(offsets, tokens, task)[2] == FINE, tokens
+    return fine
+
+
 def test_accepted_is_what_the_parser_accepts() -> None:
     draw, seen = random.Random(2), [0, 0]
     for task in ("full", "partial"):
@@ -165,10 +176,35 @@ def test_accepted_is_what_the_parser_accepts() -> None:
         table.check(task=task, modulus=1000, known=True)  # type: ignore[arg-type]
         for program in table:
             tokens = damaged(program.line_tokens, draw)
-            fine = find_problem(np.array((0, len(tokens))), tokens, 0)[2] == FINE
+            fine = verdict(tokens)
             assert fine == spells_program(tokens.tolist()), tokens
             seen[fine] += 1
     assert min(seen) > 300
+
+
+@pytest.mark.parametrize("task", ["full", "partial"])
+def test_the_quick_check_accepts_the_samplers_programs(task: ProgramKind) -> None:
+    """All at once, so that blocks, masks and variables of one program would be seen in the next."""
+    table = Sampler(task, Lengths.uniform((2, 5, 10, 20, 100)), seed=4).table(0, 5_000)
+    number = {"full": FULL, "partial": PARTIAL}
+    assert len(table.line_tokens) > 20 * CHUNK
+    assert is_surely_fine(table.line_offsets, packed(table.line_tokens), ANY_TASK)
+    assert is_surely_fine(table.line_offsets, packed(table.line_tokens), number[task])
+    assert not is_surely_fine(
+        table.line_offsets, packed(table.line_tokens), number["full" if task == "partial" else "partial"]
+    )
+
+
+def test_one_wrong_line_among_many_is_not_accepted_quickly() -> None:
+    table = Sampler("full", Lengths.uniform((5, 20, 60)), seed=6).table(0, 300)
+    draw, refused = random.Random(7), 0
+    for _ in range(2_000):
+        tokens = table.line_tokens.copy()
+        tokens[draw.randrange(len(tokens)), draw.randrange(4)] = draw.choice((0, 1, 2, 1015, 1019, 1035, 1037, 1047))
+        if find_problem(table.line_offsets, tokens, FULL)[2] != FINE:
+            refused += 1
+            assert not is_surely_fine(table.line_offsets, packed(tokens), FULL)
+    assert refused > 1_000
 
 
 @settings(max_examples=200, deadline=None)
@@ -184,7 +220,7 @@ def test_any_program_is_accepted(sources: st.SearchStrategy[str], data: st.DataO
 )
 def test_any_tokens_are_refused_or_run(lines: list[tuple[int, ...]]) -> None:
     tokens = np.array(lines, np.int16)
-    fine = find_problem(np.array((0, len(tokens))), tokens, 0)[2] == FINE
+    fine = verdict(tokens)
     assert fine == spells_program(tokens.tolist())
 
 

@@ -92,3 +92,36 @@ class Result:
 
     final: Tensor
     recorded: dict[str, Tensor]
+
+
+class Series:
+    """A recorded quantity, step by step.
+
+    Without gradients all steps are written into one tensor. A small tensor kept for each step would lie between the
+    large ones that a step frees, which then cannot be used again: in a walk of 1,700 steps that takes 300 MB.
+
+    Args:
+        steps: How many values will come.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._values: list[Tensor] = []
+        self._whole: Tensor | None = None
+        self._count = 0
+
+    def add(self, value: Tensor) -> None:
+        """The value of the next step."""
+        if torch.is_grad_enabled():
+            self._values.append(value)
+            return
+        if self._whole is None:
+            self._whole = value.new_empty(self._steps, *value.shape)
+        self._whole[self._count] = value
+        self._count += 1
+
+    def stacked(self, nodes: Tensor) -> Tensor:
+        """All values [step, node, ...]; `nodes` has the type and the number of nodes, should there be no value."""
+        if self._values:
+            return torch.stack(self._values)
+        return nodes.new_empty(0, len(nodes)) if self._whole is None else self._whole

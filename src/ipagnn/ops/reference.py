@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.data.graphs import edge_mask, node_graph
-from ipagnn.ops.call import PointerCall, Result
+from ipagnn.ops.call import PointerCall, Result, Series
 from ipagnn.ops.pointer.equations import branch_decisions, divide, spread
 from ipagnn.ops.pointer.streaming.plan import steps_to_exit
 
@@ -32,9 +32,15 @@ def run(call: PointerCall) -> Result:
     h = h.index_copy(0, graphs.start.long(), call.initial)
     p = h.new_zeros(graphs.nodes).index_fill(0, graphs.start.long(), 1.0)
     dropped = p.new_zeros(len(graphs))
-    found: dict[str, list[Tensor]] = {"pointer": [p], "branch": [], "states": [_readable(h, p, call)]}
+    steps = max(graphs.steps.tolist(), default=0)
+    kept = call.record & {"pointer", "branch", "states"}
+    series = {name: Series(steps + (name != "branch")) for name in kept}
+    if "pointer" in call.record:
+        series["pointer"].add(p)
+    if "states" in call.record:
+        series["states"].add(_readable(h, p, call))
     decided = edges[:, 1:].any(dim=1)
-    for t in range(max(graphs.steps.tolist(), default=0)):
+    for t in range(steps):
         running = (t < graphs.steps)[owner]
         a = torch.where(spread(is_exit, h), h, call.execute(h, nodes))  # equation 3
         logits = p.new_zeros(edges.shape) if call.decide is None else call.decide(a, nodes)
@@ -51,13 +57,12 @@ def run(call: PointerCall) -> Result:
         h = torch.where(spread(running, h), torch.where(spread(is_exit, h), a + total, arriving), h)
         p = torch.where(running, arrived, p)
         if "pointer" in call.record:
-            found["pointer"].append(p)
+            series["pointer"].add(p)
         if "branch" in call.record:
-            found["branch"].append(torch.where(running & decided, b[:, 0], torch.nan))
+            series["branch"].add(torch.where(running & decided, b[:, 0], torch.nan))
         if "states" in call.record:
-            found["states"].append(_readable(h, p, call))
-    series = {name: torch.stack(values) if values else p.new_empty(0, len(p)) for name, values in found.items()}
-    recorded = {name: series[name] for name in call.record & series.keys()}
+            series["states"].add(_readable(h, p, call))
+    recorded = {name: each.stacked(p) for name, each in series.items()}
     if "dropped" in call.record:
         recorded["dropped"] = dropped
     return Result(_readable(h, p, call)[exits], recorded)

@@ -3,7 +3,7 @@
 import torch
 
 from ipagnn.data.graphs import edge_mask, node_graph
-from ipagnn.ops.call import Result
+from ipagnn.ops.call import Result, Series
 from ipagnn.ops.messages.call import MessageCall
 
 
@@ -23,19 +23,21 @@ def run(call: MessageCall) -> Result:
         """The states, those of the exits as the output layer would read them now. [node, state]"""
         return h.index_copy(0, exits, call.final(h, p))
 
-    found = {"pointer": [p], "branch": [], "states": [readable()] if "states" in record else []}
-    for t in range(max(graphs.steps.tolist(), default=0)):
+    steps = max(graphs.steps.tolist(), default=0)
+    found = {name: Series(steps + (name != "branch")) for name in ("pointer", "branch", "states") if name in record}
+    if "pointer" in record:
+        found["pointer"].add(p)
+    if "states" in record:
+        found["states"].add(readable())
+    for t in range(steps):
         h_new, arrived, b = call.step(h, p)
         running = (t < graphs.steps)[owner]
         h = torch.where(running[:, None], h_new, h)
         p = torch.where(running, arrived, p)
         if "pointer" in record:
-            found["pointer"].append(p)
+            found["pointer"].add(p)
         if "branch" in record:
-            found["branch"].append(torch.where(running & decides, b[:, 0], torch.nan))
+            found["branch"].add(torch.where(running & decides, b[:, 0], torch.nan))
         if "states" in record:
-            found["states"].append(readable())
-    recorded = {
-        name: torch.stack(found[name]) if found[name] else p.new_empty(0, len(p)) for name in record & found.keys()
-    }
-    return Result(call.final(h, p), recorded)
+            found["states"].add(readable())
+    return Result(call.final(h, p), {name: series.stacked(p) for name, series in found.items()})

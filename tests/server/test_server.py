@@ -14,9 +14,10 @@ import pytest
 pytest.importorskip("fastapi", reason="fastapi is not installed; the extra `page` brings it")
 from fastapi.testclient import TestClient
 
+from ipagnn.inference.beliefs import walk
 from ipagnn.inference.explain import explain
-from ipagnn.inference.predict import predict
-from ipagnn.languages.arithmetic import Grammar, Lengths, Sampler, format_program
+from ipagnn.inference.predict import predict, true_result
+from ipagnn.languages.arithmetic import Grammar, Lengths, Sampler, control_flow_graph, format_program
 from ipagnn.languages.arithmetic.card import FORMS
 from ipagnn.models import EnvIPAGNN, available_models, build_model, save_model
 from ipagnn.server import schema
@@ -261,6 +262,24 @@ def test_lanes_end_work_and_forget_it() -> None:
         assert await lane.run(lambda: 3) == 3
         await asyncio.sleep(0)
         assert lane.busy == 0
+        lane.close()
+
+    asyncio.run(check())
+
+
+def test_fillings_of_masked_lines_end_with_the_time() -> None:
+    """Loops in Python that compute with no tensor: those of the true result, and of the model's runs over tables."""
+    model = Offer(["env-ipa-gnn-partial"]).choose(None, "partial")
+    program = model.parse("v0 = 1\n[MASK]\n[MASK]")
+    graph = control_flow_graph(program)
+    loops = [lambda: true_result(program, model.grammar), lambda: walk(program, graph, model, 10)]
+
+    async def check() -> None:
+        lane = Lane("test", Limits(seconds=0.05))
+        for loop in loops:
+            loop()
+            with pytest.raises(TooLongError):
+                await lane.run(lambda loop=loop: (time.sleep(0.1), loop()))  # type: ignore[misc]
         lane.close()
 
     asyncio.run(check())

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ipagnn._common.time_limit import check_time
 from ipagnn.inference.loaded import LoadedModel
 from ipagnn.languages.arithmetic import ControlFlowGraph, Program, trace
 from ipagnn.languages.arithmetic.interpreter import trace_values
@@ -110,6 +111,7 @@ def walk(program: Program, graph: ControlFlowGraph, chosen: LoadedModel, limit: 
     runs, weights = [], []
     ended = True
     for filled, weight, run in chosen.unbounded.walks(program, MOST_FILLINGS):
+        check_time()
         steps = list(islice(run, most + 1))
         ended = ended and len(steps) <= most
         runs.append(_spell(steps[:most], filled, len(steps) <= most))
@@ -196,6 +198,7 @@ def _mix(
         return values[0], sure[0]
     likeliest, probability = np.empty(values.shape[1:], np.int64), np.empty(values.shape[1:], np.float32)
     for at in np.ndindex(*values.shape[1:]):
+        check_time()
         found, which = np.unique(values[(slice(None), *at)], return_inverse=True)
         share = np.bincount(which, weights * sure[(slice(None), *at)])
         likeliest[at], probability[at] = found[share.argmax()], share.max()

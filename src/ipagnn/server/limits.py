@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from torch.overrides import TorchFunctionMode
 
+from ipagnn._common.time_limit import time_limit
+
 _Answer = TypeVar("_Answer")
 
 
@@ -63,7 +65,7 @@ class TooLongError(Exception):
 
 
 class Deadline(TorchFunctionMode):
-    """Ends a computation of the thread that enters it, at the first tensor operation past the time.
+    """Ends a computation of the thread that enters it, at the first tensor operation or `check_time` past the time.
 
     Attributes:
         end: The time; another thread may bring it forward.
@@ -75,9 +77,13 @@ class Deadline(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Carry out the operation, if there is time."""
+        self.check()
+        return func(*args, **(kwargs or {}))
+
+    def check(self) -> None:
+        """Raise `TooLongError` if the time is over."""
         if time.monotonic() > self.end:
             raise TooLongError
-        return func(*args, **(kwargs or {}))
 
 
 class Lane:
@@ -114,7 +120,7 @@ class Lane:
         def timed() -> _Answer:
             if time.monotonic() > deadline.end:
                 raise BusyError
-            with deadline:
+            with deadline, time_limit(deadline.check):
                 return work()
 
         loop = asyncio.get_running_loop()

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ipagnn._common.time_limit import check_time
 from ipagnn.languages.arithmetic._compiled.execute import new_memory
 from ipagnn.languages.arithmetic._compiled.holes import best_guesses
 from ipagnn.languages.arithmetic.chunks import Chunk, run_chunks
@@ -154,6 +155,7 @@ def hole_distribution(
     limit = max(1, max_steps * len(statements) // count)
     results: Counter[int] = Counter()
     for filling in fillings:
+        check_time()
         tokens = program.line_tokens.copy()
         tokens[list(holes), 1:] = statements[list(filling), 1:]
         results[target(Program(tokens), grammar, limit)] += 1

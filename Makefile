@@ -38,7 +38,7 @@ docs: .venv/ready  ## build the documentation site in out/docs; warnings, dead l
 	$(BIN)/python docs/check_site.py out/docs
 
 attack: .venv/ready  ## attack this installation for MINUTES (10): programs, requests, damaged files, kill -9; loopback only
-	$(BIN)/python experiments/attack.py --minutes $(or $(MINUTES),10)
+	$(BIN)/python -m experiments.attack --minutes $(or $(MINUTES),10)
 
 bench: .venv/ready  ## measure speed; asserts nothing
 	$(BIN)/python benchmarks/run.py

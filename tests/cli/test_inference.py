@@ -77,3 +77,22 @@ def test_forty_columns_are_enough(weights: Path, tmp_path: Path, run_terminal: A
         assert "while v1 > 0:" in text
     if command == "models":
         assert all(name in text for name in available_models())
+        assert [re.split(" +", line.strip())[:2] for line in text.splitlines() if "env-ipa-gnn" in line] == [
+            ["env-ipa-gnn-full", "*"],
+            ["env-ipa-gnn-partial", "*"],
+        ]
+        assert "…" not in text
+
+
+@pytest.mark.parametrize("command", ["predict", "explain"])
+def test_columns_count_without_a_terminal_too(weights: Path, run: Any, monkeypatch: Any, command: str) -> None:
+    def widest() -> int:
+        shown = run(command, "-", "--model", weights, stdin=LOOP.encode()).out
+        return max(len(line) for line in shown.splitlines() if re.match(r"[┃│┏└┡]|[1-5] ", line))
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert widest() > 36
+    monkeypatch.setenv("COLUMNS", "36")
+    assert widest() <= 36
+    monkeypatch.setenv("COLUMNS", "")
+    assert widest() > 36

@@ -245,6 +245,28 @@ def test_errors_are_shown_where_they_are(visit: Open) -> None:
     assert page.locator(".wrong").count() == 0
 
 
+def test_one_model_answers_where_the_other_cannot(visit: Open) -> None:
+    page = visit(f"#program={quote(LOOP)}&model=values&compare=lines")
+
+    def refuse(route: Any) -> None:
+        if "lines" in (route.request.post_data or ""):
+            route.fulfill(status=422, json={"detail": "The program takes longer than 10 seconds; make it shorter."})
+        else:
+            route.continue_()
+
+    page.route("**/api/explain", refuse)
+    write(page, LOOP.replace("7", "8"))
+    assert [name.split()[0] for name in page.locator(".panel h3").all_inner_texts()] == ["values"]
+    refusal = "lines gives no answer. The program takes longer than 10 seconds; make it shorter."
+    assert page.locator("#error").inner_text() == refusal
+    page.unroute("**/api/explain")
+    write(page, LOOP)
+    page.wait_for_selector(".panel >> nth=1")
+    assert page.locator("#error").is_hidden()
+    write(page, "v0 = 7\nv0 /= 2", "failed")
+    assert page.locator(".panel").count() == 0
+
+
 def test_samples_by_length(visit: Open) -> None:
     page = visit()
     for length, masked in (("5", False), ("20", True), ("100", False)):

@@ -99,7 +99,7 @@ def print_explanation(console: Console, explanation: "Explanation", count: int) 
 
 
 def _print_heat_map(console: Console, explanation: "Explanation", pointer: npt.NDArray[np.float32]) -> None:
-    width = console.width if console.is_terminal else _UNSEEN
+    width = console.width if console.is_terminal else min(console.width, _UNSEEN)
     lines = [*explanation.prediction.lines, "exit"]
     source = min(max(map(len, lines)), _LONGEST, max(8, width // 3))
     numbers = len(str(len(lines) - 1))

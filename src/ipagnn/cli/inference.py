@@ -163,11 +163,11 @@ def models(
             typer.echo(json.dumps(row))
         return
     console = output()
-    table = Table(header_style="bold", box=None)
+    wide = console.width >= _WITH_SIZE
+    table = Table(header_style="bold", box=None, padding=(0, 1), pad_edge=wide, collapse_padding=not wide)
     table.add_column("name", no_wrap=True)
     table.add_column("task", no_wrap=True)
     table.add_column("accuracy", justify="right", no_wrap=True)
-    wide = console.width >= _WITH_SIZE
     if wide:
         table.add_column("parameters", justify="right", no_wrap=True)
         table.add_column("size", justify="right", no_wrap=True)

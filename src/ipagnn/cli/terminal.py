@@ -55,9 +55,11 @@ def encodable(*streams: Any) -> None:
 
 
 def output() -> Console:
-    """The console for answers: as wide as the terminal; without a terminal lines are not wrapped."""
+    """The console for answers: as wide as the terminal, or as `COLUMNS` says; without both, lines are not wrapped."""
     console = Console(highlight=False, emoji=False)
-    return console if console.is_terminal else Console(highlight=False, emoji=False, width=_WIDE)
+    if console.is_terminal or os.environ.get("COLUMNS", "").isdigit():
+        return console
+    return Console(highlight=False, emoji=False, width=_WIDE)
 
 
 def check_plot(option: str, plot: Path) -> None:

@@ -83,11 +83,15 @@ async function run() {
   say("Running…");
   const began = performance.now();
   try {
-    const answers = await Promise.all(
+    const answers = await Promise.allSettled(
       names.map((name) => ask("api/explain", name ? { source, model: name } : { source }, signal)),
     );
     if (signal.aborted) return;
-    show(answers);
+    const failures = answers.filter((answer) => answer.status === "rejected").map((answer) => answer.reason);
+    const fatal = failures.find((reason) => reason.problem?.line) ?? (failures.length === names.length && failures[0]);
+    if (fatal) throw fatal;
+    show(answers.filter((answer) => answer.status === "fulfilled").map((answer) => answer.value));
+    tellFailures(answers, names);
     say(`Answered in ${Math.round(performance.now() - began).toLocaleString("en")} ms.`);
     document.body.dataset.state = "ready";
   } catch (error) {
@@ -96,8 +100,21 @@ async function run() {
   }
 }
 
+// The answer of one model stays where the other has none: it may take too long, or not know the task.
+function tellFailures(answers, names) {
+  const sentences = answers.flatMap(({ reason }, i) =>
+    reason ? [`${names[i] || "The model that fits"} gives no answer. ${problemOf(reason).detail}`] : [],
+  );
+  get("error").textContent = sentences.join(" ");
+  get("error").hidden = !sentences.length;
+}
+
+function problemOf(error) {
+  return error.problem ?? { detail: "The server does not answer; is it still running?" };
+}
+
 function fail(error) {
-  const problem = error.problem ?? { detail: "The server does not answer; is it still running?" };
+  const problem = problemOf(error);
   clear("failed");
   editor.showError(problem.line ? problem : null);
   get("error").textContent = problem.detail;

@@ -34,6 +34,7 @@ myst_heading_anchors = 4  # links to headings work as on the hosting site
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
+autodoc_preserve_defaults = True  # `grammar=PAPER`, not all fields of it
 napoleon_google_docstring = True
 napoleon_custom_sections = ["Shapes", ("Attributes", "params_style")]
 default_role = "code"  # docstrings are written with single backticks

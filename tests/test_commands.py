@@ -126,9 +126,11 @@ def quick(command: str) -> str:
     return f"{command} --time-limit 2s" if "--config" in command else command
 
 
-@pytest.mark.slow
+IN_TEST_ALL = ("docs/page.md", "docs/training.md", "docs/evaluation.md", "docs/language.md", "help")
+
+
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/page.md", "docs/training.md", "docs/evaluation.md", "docs/language.md", "help"]
+    "document", ["README.md", *(pytest.param(each, marks=pytest.mark.slow) for each in IN_TEST_ALL)]
 )
 def test_commands_run_in_order(document: str, tmp_path: Path) -> None:
     """All but those that need another machine or last for ever; README's are not changed at all."""

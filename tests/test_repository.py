@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from ipagnn.models import available_models
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -34,6 +36,17 @@ def test_readme_python_runs() -> None:
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.startswith(b"digraph")
+
+
+def test_python_of_the_page_about_using_a_model_runs() -> None:
+    if "env-ipa-gnn-full" not in available_models():
+        pytest.skip("this installation comes without weights")
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "page.md").read_text(), re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(example, found)
+    assert (found["prediction"].value, found["prediction"].warnings) == (14, [])
+    assert [each.value for each in found["many"]] == [14, 2]
+    assert found["explanation"].pointer.shape == (3, 3)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ OUTSIDE: Final = replace(PAPER, operands=(0, 99), condition_operands=(0, 30), lo
 """The paper's language with larger numbers."""
 OTHER_LENGTHS: Final = (2, 3, 4, 5, 7, 10, 20, 50, 100)
 """Lengths of programs outside of the language."""
+OFTEN: Final = 30
+"""Programs of two lines with larger numbers are drawn so many times as often: few longer ones get no warning."""
 ODD: Final = 0.05
 MOST_DEPTH: Final = 5
 MOST_STEPS: Final = 100_000
@@ -72,7 +74,8 @@ def with_larger_numbers(task: str, count: int) -> Drawn:
     """Programs of a larger language; their masked line, too, stands for a statement of the language."""
     random = Random(2026)
     for length in OTHER_LENGTHS:
-        for program in Sampler("full", Lengths.exact(length), OUTSIDE, 2026).table(0, count):
+        often = OFTEN if length == OTHER_LENGTHS[0] else 1
+        for program in Sampler("full", Lengths.exact(length), OUTSIDE, 2026).table(0, often * count):
             yield from masked(format_program(program), task, random)
 
 

@@ -55,9 +55,8 @@ def test_the_default_model_is_right_where_it_has_no_warning(script: ModuleType) 
         assert answers.warned.any() == (kind not in script.INSIDE)
         if kind not in script.INSIDE:
             assert answers.right[answers.warned].mean() < 0.6
-    for kind in ("test set", "any form"):
-        without = ~found[kind].warned
-        assert calibration(found[kind].confidence[without], found[kind].right[without])["ece"] < 0.02
+        without = ~answers.warned
+        assert calibration(answers.confidence[without], answers.right[without])["ece"] < 0.02
 
 
 def test_table_and_figure(script: ModuleType, tmp_path: Path) -> None:

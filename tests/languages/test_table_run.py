@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import islice
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from ipagnn.languages.arithmetic.table_run import (
     GAVE_UP,
     TableRun,
     TableStep,
+    fillings_of,
     run_tables,
     walk_tables,
 )
@@ -191,17 +193,50 @@ def test_many_remembered_results_are_kept() -> None:
     assert (run.value[0], run.trace_length[0]) == (expected.value, expected.trace_length)
 
 
-def test_confidence_is_the_probability_of_the_whole_trace() -> None:
+def test_a_statement_counts_once_in_the_confidence_with_the_least_sure_of_its_facts() -> None:
     probabilities = EXACT.probabilities.copy()
-    probabilities[EXACT.rows[0, 1]] = 0.9  # v0 += 1
+    row = EXACT.rows[0, 1]  # v0 += 1
+    probabilities[row] = 0.9
     unsure = replace(EXACT, probabilities=probabilities)
     run = run_one(nested(2, 3), unsure)
     assert run.value[0] == 9
-    assert run.confidence[0] == pytest.approx(0.9**9)
+    assert run.confidence[0] == pytest.approx(0.9)
     assert run.probabilities[0].sum() == pytest.approx(1)
-    assert run.probabilities[0, 9] == pytest.approx(0.9**9 + (1 - 0.9**9) / 1000)
-    long = run_one(nested(3, 9), unsure)  # not even this makes another value the likeliest
+    assert run.probabilities[0, 9] == pytest.approx(0.9 + 0.1 / 1000)
+    probabilities[row, 4], probabilities[row, 700] = 0.6, 0.5
+    assert run_one(nested(2, 3), unsure).confidence[0] == pytest.approx(0.6)  # 700 is not met
+    assert run_one(nested(3, 9), unsure).confidence[0] == pytest.approx(0.5)  # 729 rounds
+    probabilities[row] = 1e-9  # not even this makes another value the likeliest
+    long = run_one(nested(3, 9), unsure)
     assert (long.value[0], long.probabilities[0].argmax()) == (729, 729)
+
+
+@pytest.mark.parametrize("task", ["full", "partial"])
+def test_confidence_is_that_of_a_run_step_by_step(task: Literal["full", "partial"]) -> None:
+    """Loops that are remembered, within a run and under other fillings, change nothing about it."""
+    rng = np.random.default_rng(3)
+    unsure = replace(
+        EXACT,
+        probabilities=rng.uniform(0.9, 1, EXACT.probabilities.shape).astype(np.float32),
+        literal_probabilities=rng.uniform(0.9, 1, 1000).astype(np.float32),
+        weights=rng.dirichlet(np.ones(27)),
+    )
+    grammar = replace(PAPER, stmt_repeat=20)
+    table = Sampler(task, Lengths.uniform((10, 20, 30)), grammar, seed=8).table(0, 60)
+    run = run_tables(unsure, table)
+    for i, program in enumerate(table):
+        sure = np.zeros((2, 1000))
+        for filled, weight in fillings_of(unsure, program):
+            least: dict[tuple[int, int], float] = {}
+            value = 0
+            for step in islice(walk_tables(unsure, filled), 200_000):
+                _, operation, _, number = filled.line_tokens[step.line].tolist()
+                statement = operation, number
+                least[statement] = min(least.get(statement, 1.0), step.probability)
+                value = step.values[0]
+            sure[:, value] += weight, weight * np.prod([*least.values()])
+        assert run.probability[i] == pytest.approx(sure[0].max())
+        assert run.confidence[i] * run.probability[i] == pytest.approx(sure[1, run.value[i]])
 
 
 def test_one_mask_gives_the_exact_distribution() -> None:

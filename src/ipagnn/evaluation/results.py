@@ -27,7 +27,7 @@ class Evaluation:
         loss: `ProgramModel.loss`; None where it is not known, as of models that run over tables. float64 [program]
         pointer: What the instruction pointer did; None if it was not asked for or the model has none.
         bounded: Whether the model had a number of steps. If not, it ran to the end over tables or automata, and the
-            confidence is the probability that all steps of the run go as they did: over automata 1.
+            confidence is the probability that the run is right, as in `TableRun.confidence`: over automata 1.
         open: Whether dropped pointer mass could change the answer, as `refine` estimates; None for an evaluation
             without a tolerance. bool [program]
         dropped: Dropped pointer mass; None likewise. float64 [program]

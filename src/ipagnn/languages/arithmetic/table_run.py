@@ -3,6 +3,16 @@
 Control takes one path, as in an interpreter, and every step is looked up. Over `ValueTables.exact` this is exact
 execution for values modulo the modulus; over the tables of a model it is what the model has learned, run without a
 bound. A masked line is a choice among statements: the program runs once for each of them.
+
+A run is right if all facts are that it rests on: what each of its statements makes of each value that it meets. The
+tables say how sure each fact is, and `TableRun.confidence` says how sure the run is:
+
+- A fact that is looked up a thousand times is right or wrong once. It counts once.
+- Facts of one statement come from the same weights of a model and are right or wrong together. A statement counts with
+  the least sure of the facts that the run uses.
+- Different statements count as independent: their probabilities are multiplied.
+
+The product over all statements that are executed would go to 0 as traces get longer, even if no fact is wrong.
 """
 
 from collections.abc import Iterator
@@ -51,8 +61,9 @@ class TableRun:
     Attributes:
         value: The likeliest result, the smallest of several; -1 if no run ended. int32 [program]
         probability: Weight of the runs that gave it. float64 [program]
-        confidence: Probability that the runs which gave it went as they did, if every step of each were drawn from the
-            beliefs that the tables were read off. float64 [program]
+        confidence: Probability that the runs which gave it are right, the mean over these runs by their weights. For
+            a run it is the product, over its distinct statements, of the least probability among the facts that it
+            uses of each. float64 [program]
         error: Standard error of `probability`; 0 where all fillings were run. float64 [program]
         status: `ENDS`, or why the first run that did not end did not: `ENDLESS` or `GAVE_UP`. int8 [program]
         stopped: The line where that run was, counted from 0; -1 if all ended. int32 [program]
@@ -250,11 +261,11 @@ def _run(
 ) -> TableRun:
     shape = len(programs), len(fillings)
     values, statuses, lines = np.empty(shape, np.int32), np.empty(shape, np.int8), np.empty(shape, np.int32)
-    lengths, probability_logs = np.empty(shape, np.int64), np.empty(shape, np.float64)
+    lengths, confidence_logs = np.empty(shape, np.int64), np.empty(shape, np.float64)
     depths = np.empty(len(programs), np.int32)
     compiled.run_all(
         programs.line_offsets, programs.line_tokens, rows, tables.literals, logs[1], tables.outcomes, logs[0],
-        fillings, max_steps, values, statuses, lines, lengths, probability_logs, depths,
+        fillings, max_steps, values, statuses, lines, lengths, confidence_logs, depths,
     )  # fmt: skip
     ended = statuses == ENDS
     results = np.zeros((len(programs), tables.grammar.modulus))
@@ -264,9 +275,7 @@ def _run(
     probability = results[index, value]
     agree = ended & (values == value[:, None])
     known = probability > 0
-    confidence = (np.where(agree, np.exp(probability_logs), 0.0) * weights).sum(axis=1) / np.where(
-        known, probability, 1
-    )
+    confidence = (np.where(agree, np.exp(confidence_logs), 0.0) * weights).sum(axis=1) / np.where(known, probability, 1)
     first = (~ended).argmax(axis=1)
     sampled = masks > EXACT_MASKS
     return TableRun(

@@ -9,11 +9,10 @@ from numba import njit
 from ipagnn.languages.arithmetic import vocabulary as v
 from ipagnn.languages.arithmetic._compiled.statements import COMPARISON
 
-HEAD, END, INPUTS, OUTPUTS, MASKED, DEPTH = range(6)
+HEAD, END, INPUTS, OUTPUTS, DEPTH = range(5)
 """What is known of a loop: its nodes are `HEAD` to `END - 1`; the variables that decide what it does from its head on;
-those that it may change and that are read afterwards; whether a masked line stands in it; and how many loops stand
-around it, itself included."""
-LOOP_FIELDS = 6
+those that it may change and that are read afterwards; and how many loops stand around it, itself included."""
+LOOP_FIELDS = 5
 _ASSIGN, _MASK, _VARIABLE = v.ASSIGN, v.MASK, v.VARIABLE
 _WHILE = np.zeros(v.VOCABULARY_SIZE, np.bool_)
 _WHILE[list(v.WHILE_OPERATIONS)] = True
@@ -57,12 +56,12 @@ def find_loops(tokens, node_lines, true, false, exit_node, live, loops, scratch)
         tokens, node_lines, true, false, exit_node: As in `live_variables`.
         live: From `live_variables`.
         loops: int32 out [>= loops, LOOP_FIELDS].
-        scratch: int32 [5, >= nodes].
+        scratch: int32 [4, >= nodes].
 
     Returns:
         The number of loops.
     """
-    number, indents, mentioned, written, masked = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    number, indents, mentioned, written = scratch[0], scratch[1], scratch[2], scratch[3]
     count = 0
     opened = 0
     for node in range(exit_node + 1):
@@ -72,12 +71,10 @@ def find_loops(tokens, node_lines, true, false, exit_node, live, loops, scratch)
             if opened > 0:
                 mentioned[opened - 1] |= mentioned[opened]
                 written[opened - 1] |= written[opened]
-                masked[opened - 1] |= masked[opened]
             loop = loops[number[opened]]
             loop[END] = node
             loop[INPUTS] = mentioned[opened] & live[loop[HEAD]]
             loop[OUTPUTS] = written[opened] & live[false[loop[HEAD]]]
-            loop[MASKED] = masked[opened]
         if node == exit_node:
             break
         operation = tokens[node_lines[node], 1]
@@ -86,7 +83,7 @@ def find_loops(tokens, node_lines, true, false, exit_node, live, loops, scratch)
             loops[count, DEPTH] = opened + 1
             number[opened] = count
             indents[opened] = indent
-            mentioned[opened] = written[opened] = masked[opened] = 0
+            mentioned[opened] = written[opened] = 0
             opened += 1
             count += 1
         if opened > 0:
@@ -94,6 +91,4 @@ def find_loops(tokens, node_lines, true, false, exit_node, live, loops, scratch)
             mentioned[opened - 1] |= bit
             if COMPARISON[operation] < 0:
                 written[opened - 1] |= bit
-            if operation == _MASK:
-                masked[opened - 1] = 1
     return count

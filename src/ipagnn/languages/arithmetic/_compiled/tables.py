@@ -1,7 +1,9 @@
 """Compiled running of programs over tables of what their statements do; `table_run.py` is its plain interface.
 
-What a loop does depends on the values, at its head, of its inputs. Each loop's result is remembered by these values, so
-that traces of any length take bounded time; values that come back before the loop ends mean that it never will.
+What a loop does depends on the values, at its head, of its inputs. In each run, a loop's result is remembered by these
+values, so that traces of any length take bounded time; values that come back before the loop ends mean that it never
+will. A result that is remembered rests on facts that the run has used already, so it adds nothing to what the run
+rests on.
 """
 
 import numpy as np
@@ -15,7 +17,6 @@ from ipagnn.languages.arithmetic._compiled.loops import (
     HEAD,
     INPUTS,
     LOOP_FIELDS,
-    MASKED,
     OUTPUTS,
     find_loops,
     live_variables,
@@ -31,11 +32,11 @@ _FULL = 3  # no room for another result of a loop
 _ASSIGN, _MASK, _VARIABLE, _VARIABLES = v.ASSIGN, v.MASK, v.VARIABLE, v.VARIABLES
 _LITERAL, _ARITHMETIC, _CONDITION = 0, 1, 2
 _KIND, _VARIABLE_OF, _ROW, _LOOP = range(4)  # what is known of a node; _LOOP is -1 but for the head of a loop
-_LOOP_OF, _STAMP, _LENGTH, _DONE = range(4)  # what is known of a remembered result
+_LOOP_OF, _LENGTH, _DONE = range(3)  # what is known of a remembered result
 
 
 @njit(cache=True, nogil=True)
-def _slot(slots, generation, loop, inputs, stamp, state, keys, entries):  # type: ignore[no-untyped-def]
+def _slot(slots, generation, loop, inputs, state, keys, entries):  # type: ignore[no-untyped-def]
     """The slot of a loop's result for the values of its inputs: one that holds it, or the one where it would go."""
     mixed = np.uint64(loop + 1)
     for k in range(_VARIABLES):
@@ -46,7 +47,7 @@ def _slot(slots, generation, loop, inputs, stamp, state, keys, entries):  # type
     at = np.int64(mixed & np.uint64(mask))
     while slots[at, 0] == generation:
         entry = slots[at, 1]
-        if entries[entry, _LOOP_OF] == loop and entries[entry, _STAMP] == stamp:
+        if entries[entry, _LOOP_OF] == loop:
             same = True
             for k in range(_VARIABLES):
                 if inputs >> k & 1 and keys[entry, k] != state[k]:
@@ -59,11 +60,20 @@ def _slot(slots, generation, loop, inputs, stamp, state, keys, entries):  # type
 
 @njit(cache=True, nogil=True)
 def _run(  # type: ignore[no-untyped-def]
-    nodes, true, false, exit_node, loops, stamps, literals, literal_logs, outcomes, logs, max_steps, generation,
-    slots, keys, results, entries, entry_logs, used, pending, frames, visited, state,
+    nodes, true, false, exit_node, loops, literals, literal_logs, outcomes, logs, max_steps, generation, slots, keys,
+    results, entries, pending, frames, visited, state, least, least_literal,
 ):  # fmt: skip
-    """Run one program. Returns status, node, trace length, logarithm of the probability, and entries in use."""
+    """Run one program. Returns status, node, trace length and logarithm of the confidence.
+
+    `least` and `least_literal` are scratch: of each statement, the least logarithm among the facts used so far.
+    """
     state[:] = 0
+    for node in range(exit_node):
+        if nodes[node, _KIND] == _LITERAL:
+            least_literal[nodes[node, _ROW]] = 0.0
+        else:
+            least[nodes[node, _ROW]] = 0.0
+    used = 0
     length = np.int64(0)
     log = 0.0
     depth = 0  # frames: loops under way, the outermost first, and where their entries begin among the pending ones
@@ -78,35 +88,31 @@ def _run(  # type: ignore[no-untyped-def]
                 results[entry] = state
                 entries[entry, _LENGTH] = length - entries[entry, _LENGTH]
                 entries[entry, _DONE] = 1
-                entry_logs[entry] = log - entry_logs[entry]
             waiting = first
         if node == exit_node:
-            return ENDS, node, length, log, used
+            return ENDS, node, length, log
         loop = nodes[node, _LOOP]
         if loop >= 0:
             visited[loop] = True
-            at = _slot(slots, generation, loop, loops[loop, INPUTS], stamps[loop], state, keys, entries)
+            at = _slot(slots, generation, loop, loops[loop, INPUTS], state, keys, entries)
             if slots[at, 0] == generation:
                 entry = slots[at, 1]
                 if not entries[entry, _DONE]:
-                    return ENDLESS, node, length, log, used
+                    return ENDLESS, node, length, log
                 for k in range(_VARIABLES):
                     if loops[loop, OUTPUTS] >> k & 1:
                         state[k] = results[entry, k]
                 length = min(length + entries[entry, _LENGTH], LONGEST)
-                log += entry_logs[entry]
                 node = false[node]
                 continue
             if used == len(entries):
-                return _FULL, node, length, log, used
+                return _FULL, node, length, log
             if depth == 0 or frames[depth - 1, 0] != loop:
                 frames[depth, 0], frames[depth, 1] = loop, waiting
                 depth += 1
             slots[at, 0], slots[at, 1] = generation, used
             keys[used] = state
-            entries[used, _LOOP_OF], entries[used, _STAMP] = loop, stamps[loop]
-            entries[used, _LENGTH], entries[used, _DONE] = length, 0
-            entry_logs[used] = log
+            entries[used, _LOOP_OF], entries[used, _LENGTH], entries[used, _DONE] = loop, length, 0
             pending[waiting] = used
             waiting += 1
             used += 1
@@ -114,24 +120,28 @@ def _run(  # type: ignore[no-untyped-def]
         length = min(length + 1, LONGEST)
         if kind == _LITERAL:
             state[variable] = literals[row]
-            log += literal_logs[row]
+            if literal_logs[row] < least_literal[row]:
+                log += literal_logs[row] - least_literal[row]
+                least_literal[row] = literal_logs[row]
             node = true[node]
             continue
         value = state[variable]
         outcome = outcomes[row, value]
-        log += logs[row, value]
+        if logs[row, value] < least[row]:
+            log += logs[row, value] - least[row]
+            least[row] = logs[row, value]
         if kind == _ARITHMETIC:
             state[variable] = outcome
             node = true[node]
         else:
             node = true[node] if outcome else false[node]
-    return GAVE_UP, node, length, log, used
+    return GAVE_UP, node, length, log
 
 
 @njit(cache=True, nogil=True)
 def run_all(  # type: ignore[no-untyped-def]
     line_offsets, line_tokens, line_rows, literals, literal_logs, outcomes, logs, fillings, max_steps, values,
-    statuses, lines, lengths, probability_logs, depths,
+    statuses, lines, lengths, confidence_logs, depths,
 ):  # fmt: skip
     """Run programs, each under every filling of its masked lines.
 
@@ -148,7 +158,8 @@ def run_all(  # type: ignore[no-untyped-def]
         statuses: int8 out [program, filling].
         lines: int32 out [program, filling]; the line where the run ended, the number of lines for the exit.
         lengths: int64 out [program, filling]; statements executed.
-        probability_logs: float64 out [program, filling]; the sum of the logarithms along the trace.
+        confidence_logs: float64 out [program, filling]; the sum, over the distinct statements of the trace, of the
+            least logarithm among the facts used of each.
         depths: int32 out [program]; loops within loops that some run entered or came to.
     """
     longest = 0
@@ -164,17 +175,15 @@ def run_all(  # type: ignore[no-untyped-def]
     graph_scratch = np.empty((GRAPH_SCRATCH, size), np.int32)
     nodes = np.empty((size, 4), np.int32)
     loops = np.empty((size, LOOP_FIELDS), np.int32)
-    stamps = np.empty(size, np.int64)
     frames = np.empty((size, 2), np.int64)
     visited = np.empty(size, np.bool_)
     masks = np.empty(fillings.shape[1], np.int32)
     state = np.empty(_VARIABLES, np.int32)
     room = 4096
-    slots, entries, pending = np.zeros((4 * room, 2), np.int64), np.empty((room, 4), np.int64), np.empty(room, np.int64)
+    slots, entries, pending = np.zeros((4 * room, 2), np.int64), np.empty((room, 3), np.int64), np.empty(room, np.int64)
     keys, results = np.empty((room, _VARIABLES), np.int32), np.empty((room, _VARIABLES), np.int32)
-    entry_logs = np.empty(room, np.float64)
+    least, least_literal = np.empty(len(outcomes)), np.empty(len(literals))
     generation = np.int64(0)
-    stamp = np.int64(0)
     for i in range(len(values)):
         first, stop = line_offsets[i], line_offsets[i + 1]
         tokens, rows = line_tokens[first:stop], line_rows[first:stop]
@@ -198,40 +207,26 @@ def run_all(  # type: ignore[no-untyped-def]
         for loop in range(loop_count):
             nodes[loops[loop, HEAD], _LOOP] = loop
         visited[:loop_count] = False
-        generation += 1
-        used = 0
-        stamp += 1
-        stamps[:loop_count] = stamp
         for f in range(len(fillings)):
             for j in range(mask_count):
                 nodes[masks[j], _ROW] = fillings[f, j]
-            stamp += 1
-            for loop in range(loop_count):  # loops without a masked line do the same under every filling
-                if loops[loop, MASKED]:
-                    stamps[loop] = stamp
             while True:
-                before = used
-                status, node, length, log, used = _run(
-                    nodes, true, false, exit_node, loops, stamps, literals, literal_logs, outcomes, logs, max_steps,
-                    generation, slots, keys, results, entries, entry_logs, used, pending, frames, visited, state,
+                generation += 1
+                status, node, length, log = _run(
+                    nodes, true, false, exit_node, loops, literals, literal_logs, outcomes, logs, max_steps, generation,
+                    slots, keys, results, entries, pending, frames, visited, state, least, least_literal,
                 )  # fmt: skip
                 if status != _FULL:
                     break
-                generation += 1  # start again with all room; if that was not enough, with four times as much
-                used = 0
-                if before == 0:
-                    room *= 4
-                    slots, entries = np.zeros((4 * room, 2), np.int64), np.empty((room, 4), np.int64)
-                    keys, results = np.empty((room, _VARIABLES), np.int32), np.empty((room, _VARIABLES), np.int32)
-                    entry_logs, pending = np.empty(room, np.float64), np.empty(room, np.int64)
-            if status != ENDS:  # the results of loops under way stay unknown
-                generation += 1
-                used = 0
+                room *= 4  # start again
+                slots, entries = np.zeros((4 * room, 2), np.int64), np.empty((room, 3), np.int64)
+                keys, results = np.empty((room, _VARIABLES), np.int32), np.empty((room, _VARIABLES), np.int32)
+                pending = np.empty(room, np.int64)
             values[i, f] = state[0]
             statuses[i, f] = status
             lines[i, f] = node_lines[node]
             lengths[i, f] = length
-            probability_logs[i, f] = log
+            confidence_logs[i, f] = log
         depths[i] = 0
         for loop in range(loop_count):
             if visited[loop]:

@@ -8,8 +8,9 @@ from ipagnn.data.contract import Batch
 from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, parse
 from ipagnn.languages.arithmetic.tables import ValueTables, grammar_statements
 from ipagnn.models import EnvIPAGNN, ProgramModel, load_model, save_model
+from ipagnn.nn.targets import MAX_CLASSES
 from ipagnn.nn.values.base import Values
-from ipagnn.nn.values.classes import MAX_CLASSES, Classes
+from ipagnn.nn.values.classes import Classes
 
 from ..conftest import reference
 
@@ -196,7 +197,7 @@ def test_saved_weights_come_back(tmp_path: object) -> None:
 
 
 def test_bad_input_is_refused_in_a_sentence() -> None:
-    with pytest.raises(ValueError, match=f"at most {MAX_CLASSES} values apart"):
+    with pytest.raises(ValueError, match=f"at most {MAX_CLASSES:,}"):
         small(GRAMMARS["few"]).values.__class__(MAX_CLASSES + 1, 1, 1, torch.Generator())
     model = small(GRAMMARS["few"])
     with pytest.raises(ValueError, match="The target of a program is unknown"):

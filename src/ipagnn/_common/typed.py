@@ -1,4 +1,4 @@
-"""Reading JSON and TOML that anyone may have written: every value is held against the type that is expected of it."""
+"""Reading JSON and TOML that anyone may have written: every value must have the expected type."""
 
 import json
 import math

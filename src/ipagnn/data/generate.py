@@ -89,7 +89,7 @@ def generate(
         with_source: Whether to add the column `source`, the text of each program.
         threads: Threads at work, by default one a core; they do not change a byte. A Ray cluster has its own count.
         on: `local`, or `ray` to make the shards on a Ray cluster: the one at RAY_ADDRESS, or a new one on this machine.
-        progress: Told how many programs are on disk whenever a shard is.
+        progress: Called with the number of programs on disk, whenever a shard is written.
 
     Returns:
         The manifest, as written to `_manifest.json`.

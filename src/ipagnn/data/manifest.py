@@ -163,7 +163,7 @@ def _format_version(recipe: Recipe) -> int:
 
 
 def shard_names(recipe: Recipe, shard_size: int) -> tuple[str, ...]:
-    """File names of a data set's shards: `train-00000-of-00020.parquet`, from which tools tell the split."""
+    """File names of a data set's shards: `train-00000-of-00020.parquet`, from which tools read the split."""
     shards = -(-recipe.count // shard_size) if shard_size > 0 else 0
     if not 0 < shards <= MAX_SHARDS:
         raise ValueError(

@@ -1,6 +1,6 @@
 """Programs that somebody brings: Parquet, JSON lines, or a folder of `.py` files, read a window at a time.
 
-Nothing is executed, nothing is read whole, and whatever is wrong is told with the line, row or file where it stands.
+Nothing is executed, nothing is read whole, and every error names the line, row or file.
 """
 
 import json

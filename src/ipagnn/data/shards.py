@@ -149,7 +149,7 @@ def decode_shard(data: bytes, name: str, recipe: Recipe | None = None) -> Progra
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set on disk, read as it is asked for. A shard is held against its checksum whenever it is read.
+    """A data set on disk, read as it is asked for. The checksum of a shard is checked whenever it is read.
 
     Attributes:
         directory: Where it lies.

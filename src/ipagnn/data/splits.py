@@ -6,7 +6,7 @@
   and so disjoint from training by construction.
 
 What is withheld is decided by a hash of the tokens that a model sees: of the program in the full task, of the masked
-program in the partial task, so that the side a program is on tells nothing about its masked line. No list is kept: it
+program in the partial task, so that the side a program is on says nothing about its masked line. No list is kept: it
 holds for any seed, on disk or in a stream.
 """
 

@@ -60,7 +60,7 @@ def measure_generalisation(
         digits: Numbers of digits.
         count: Programs of each.
         trained_lines: Most lines of the programs of training, where that is known; added to `lengths`.
-        progress: Told how many programs were run whenever some were.
+        progress: Called with the number of programs run so far.
 
     Raises:
         ValueError: The values of the model are no digits.

@@ -129,7 +129,7 @@ def _follow(
 
 
 def _traces(batch: Batch, grammar: Grammar) -> tuple[IntArray, npt.NDArray[np.int32], IntArray]:
-    """Offsets and nodes of the true traces as far as the steps go, one step further to tell which are longer.
+    """Offsets and nodes of the true traces as far as the steps go, one step further to see which are longer.
 
     Also their lengths: what is held, or -1 for a trace that cannot be followed.
     """

@@ -22,7 +22,7 @@ class NoControl(MessagePassing):
         h_{t,n} = sum over n' in N_all(n) of a_{t,n'}, over the number of messages
 
     With `bidirectional=False` the sum is over N_in, the IPA-GNN's with p·b = 1: states follow the program. To this
-    model the arms of an `if` and `else` are the same, as nothing tells true edges from false ones; with
+    model the arms of an `if` and `else` are the same, as nothing distinguishes true edges from false ones; with
     `edge_types=True` it sends Dense_kind(a) like the GGNN, and they are not.
 
     Shapes:
@@ -41,7 +41,7 @@ class NoControl(MessagePassing):
         edge_types: bool = option(
             False,
             "Send messages through one Dense layer per edge type, as the GGNN does, so that the branches of an `if` "
-            "and `else` can be told apart.",
+            "and `else` can be distinguished.",
             phrase="a Dense per edge type",
             variant="edge types",
         )

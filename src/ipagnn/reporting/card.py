@@ -68,7 +68,7 @@ def model_card(
 
 
 def card_accuracy(card: str) -> str | None:
-    """The accuracy on longer programs that a card tells, such as `68.2% ± 0.7 of 4,500 (D_test)`."""
+    """The accuracy on longer programs that a card states, such as `68.2% ± 0.7 of 4,500 (D_test)`."""
     found = re.search(rf"^- {re.escape(_LONGER)}: ([^;]*?)(?:;.*|\.)$", card, re.MULTILINE)
     return found.group(1) if found else None
 

@@ -28,7 +28,7 @@ class Curve:
 
     Attributes:
         model: Its name in the registry.
-        variant: What tells it from other curves of the model; empty for the plain one.
+        variant: What distinguishes it from other curves of the model; empty for the plain one.
         runs: How many runs it is the mean of.
         lengths: Program lengths.
         accuracy: At each of them.
@@ -182,7 +182,7 @@ def _panel(axes: Axes, found: Sequence[Curve], best: Mapping[int, float] | None,
 
 
 def _ceiling(summaries: Sequence[Mapping[str, Any]], task: str) -> dict[int, float] | None:
-    """What the best guess achieves, by length, if some summary tells."""
+    """What the best guess achieves, by length, if a summary has it."""
     for summary in summaries:
         if summary["task"] == task and "ceiling" in summary:
             return {int(n): row["best"] for n, row in summary["ceiling"]["by_length"].items()}

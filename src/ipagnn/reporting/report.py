@@ -31,7 +31,7 @@ CELL: Final = 50
 """Programs of each length and number of digits in the figure of a report."""
 _STEPS, _TRACES = "enough steps", "taught by traces"
 """What has rows of its own beside `variants` of models: training with enough steps, which validation cannot judge, and
-with traces, which tell more than final values do."""
+with traces, which contain more than final values."""
 
 
 def build_document(runs: Sequence[RunRecord]) -> Document:
@@ -84,7 +84,7 @@ def build_document(runs: Sequence[RunRecord]) -> Document:
 
 
 def _variant(run: RunRecord) -> str:
-    """What tells the rows of a model apart."""
+    """What distinguishes the rows of a model."""
     words = variants(run.model)
     words += [_STEPS] if run.config.data.budget != "model" else []
     words += [_TRACES] if "trace_loss" in run.config.retired else []

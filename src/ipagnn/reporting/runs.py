@@ -19,7 +19,7 @@ EVALUATION: Final = "evaluation.json"
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """All that a run folder tells.
+    """The contents of a run folder.
 
     Attributes:
         path: The folder.

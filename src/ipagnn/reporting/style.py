@@ -1,4 +1,4 @@
-"""One look for all figures: colours that everybody can tell apart, and lines that grey print keeps apart."""
+"""One look for all figures: colours that everybody can distinguish, and line styles that differ in grey print."""
 
 import io
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-# The palette of Okabe and Ito, which people with any colour vision tell apart.
+# The palette of Okabe and Ito, which people with any colour vision can distinguish.
 BLACK: Final = "#000000"
 ORANGE: Final = "#E69F00"
 SKY: Final = "#56B4E9"

@@ -25,7 +25,7 @@ from ipagnn.training.stages import Stage
 
 _WINDOWS_KEPT: Final = 3
 _LOOKED_AT: Final = 200
-"""Programs of a stage that tell what its steps cost; the order of their size is enough for a progress bar."""
+"""Programs of a stage that the cost of its steps is estimated from; exact enough for a progress bar."""
 
 
 class Epochs:
@@ -203,7 +203,7 @@ class _Window:
 
 
 def open_data(config: TrainConfig) -> DataSet | None:
-    """The data set on disk that a run is to train on, held against its checksums and the config; None for the stream.
+    """The data set on disk that a run is to train on, checked against its checksums and the config; None: the stream.
 
     Raises:
         DataSetError: It is damaged, or it is for something else.
@@ -285,7 +285,7 @@ def stage_costs(config: TrainConfig) -> list[float]:
 
 
 def data_fingerprint(config: TrainConfig, data: DataSet | None) -> str:
-    """What tells a run's programs from others: the hash of a data set, or the recipe of the stream in words."""
+    """Identifies the programs of a run: the hash of a data set, or the settings of the stream in words."""
     if data is not None:
         return data.fingerprint
     programs = find_task(config.task).programs

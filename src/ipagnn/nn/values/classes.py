@@ -40,7 +40,7 @@ class Classes(Values):
     def __init__(self, modulus: int, hidden: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
         if modulus > MAX_CLASSES:
-            raise ValueError(f"The modulus is {modulus}; beliefs over classes tell at most {MAX_CLASSES} values apart.")
+            raise ValueError(f"The modulus is {modulus:,}; values as classes allow at most {MAX_CLASSES:,}.")
         self.modulus = modulus
         numbers = max(modulus, MAX_NUMBER + 1)  # literals that are no class are numbers, too
 

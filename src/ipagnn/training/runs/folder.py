@@ -2,7 +2,7 @@
 
 - `config.toml`: the resolved settings;
 - `run.json`: every start, with command, commit, versions and hardware; what the data is; the weights it started from;
-- `metrics.jsonl`: a line for every look at the metrics and every validation; `events.*`: the same for TensorBoard;
+- `metrics.jsonl`: a line for every `log_every` steps and every validation; `events.*`: the same for TensorBoard;
 - `checkpoints/`: `last.safetensors` to go on from, `best.safetensors` as selected by validation;
 - `model.safetensors` (`MODEL_FILE`), at the end: the selected weights, for `load_model`;
 - `result.json`, at the end: what came out.
@@ -214,7 +214,7 @@ class RunFolder:
         write_whole(path, _json(record))
 
     def record(self) -> RunRecord:
-        """What `run.json` tells.
+        """The content of `run.json`.
 
         Raises:
             RunError: It is missing or damaged.

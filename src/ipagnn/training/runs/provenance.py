@@ -1,4 +1,4 @@
-"""What a run record must tell so that somebody else can judge and repeat it: code, versions, hardware."""
+"""What a run record must contain so that others can judge and repeat the run: code, versions, hardware."""
 
 import os
 import platform

@@ -107,7 +107,7 @@ def _nest(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(values: Mapping[str, Any]) -> str:
-    """A folder's name that tells the values, and the last word of each setting."""
+    """A folder's name: the last word of each setting, and its value."""
     return ",".join(f"{key.rpartition('.')[2]}={_text(value)}" for key, value in values.items())
 
 

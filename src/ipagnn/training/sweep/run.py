@@ -90,7 +90,7 @@ def sweep(
         address: Of a Ray cluster; by default RAY_ADDRESS, or a new one on this machine.
         parallel: Trials at the same time; by default one a GPU, or as many as have the threads they ask for.
         asha: End trials early that are behind the others at the same number of examples.
-        report: Told whenever a trial ends.
+        report: Called whenever a trial ends.
         command: What was typed, for the record of each run.
 
     Returns:
@@ -234,7 +234,7 @@ def _run(ray: Any, tune: Any, board: _Board, parallel: int | None, asha: bool, c
 def _trial(
     point: dict[str, int], *, root: Path, trials: Sequence[Trial], asha: bool, command: list[str], over: set[int]
 ) -> None:
-    """One trial, in a worker of Ray's; it tells Tune about every validation, those before its worker died included."""
+    """One trial, in a worker of Ray's; it reports every validation to Tune, including those before its worker died."""
     tune: Any = import_module("ray.tune")
     trial = trials[point["trial"]]
     folder = RunFolder(root / trial.name)

@@ -1,6 +1,6 @@
 """Compiled stepping through a program: the nodes of its true trace, for the models that follow it.
 
-`interpreter.trace` is the readable twin that also tells values; a test holds the two together.
+`interpreter.trace` is the readable twin that also returns values; a test compares the two.
 """
 
 import numpy as np

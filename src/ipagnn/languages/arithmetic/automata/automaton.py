@@ -110,7 +110,7 @@ class Automaton:
         """The same automaton with as few states as can be, numbered in the order in which digits lead to them."""
         goes = np.where(self.stops, 0, self.goes)
         classes = np.zeros(len(self), np.int64)
-        while True:  # states are told apart by what they give, then by the classes that they lead to
+        while True:  # states are distinguished by what they give, then by the classes that they lead to
             leads = np.where(self.stops, -1, classes[goes])
             _, refined = np.unique(np.concatenate([self.gives, leads], axis=1), axis=0, return_inverse=True)
             if refined.max() == classes.max():

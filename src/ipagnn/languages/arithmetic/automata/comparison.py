@@ -1,7 +1,7 @@
 """A proof that two automata agree on numbers of any size, or the smallest number on which they differ.
 
-Two automata are compared by walking through both together: there are finitely many pairs of states, so that either no
-number tells them apart, or a smallest one does.
+Two automata are compared by walking through both together: there are finitely many pairs of states, so that either
+they agree on all numbers, or there is a smallest number on which they differ.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ class Disagreement:
 
 
 def disagreement(learned: Automaton, true: Automaton) -> Disagreement | None:
-    """The smallest number that tells two automata of one statement apart; None if they agree on numbers of any size."""
+    """The smallest number on which two automata of one statement differ; None if they agree on numbers of any size."""
     first, second = learned.total(), true.total()
     count, symbols = len(second), second.symbols
     gives = first.gives[:, None] != second.gives[None]  # [state, state, digit or pair]

@@ -21,8 +21,7 @@ from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
 from ipagnn.nn.cell import Decoder, Dense, StatementRNN
 from ipagnn.nn.targets import MAX_CLASSES, target_correct, target_loss
-from ipagnn.ops import STATE_PARTS
-from ipagnn.ops.messages.call import Messages
+from ipagnn.ops import STATE_PARTS, Messages
 
 if TYPE_CHECKING:
     from ipagnn.data.torch_data import Collator

@@ -29,8 +29,7 @@ from ipagnn.nn.environment_reference import run_environment_reference
 from ipagnn.nn.values.base import Values
 from ipagnn.nn.values.classes import Classes
 from ipagnn.nn.values.digits import MAX_DIGITS, Digits, places_of
-from ipagnn.ops.pointer.environment import WRITES, EnvironmentPlan, plan_environment
-from ipagnn.ops.pointer.rows import RowValues, plan_rows, record_rows
+from ipagnn.ops import WRITES, EnvironmentPlan, RowValues, plan_environment, plan_rows, record_rows
 
 if TYPE_CHECKING:
     from ipagnn.models.automata import AutomataModel

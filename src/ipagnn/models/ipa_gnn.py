@@ -16,7 +16,7 @@ from ipagnn.models.output import Output, recorded
 from ipagnn.models.registry import register
 from ipagnn.nn.control import InstructionPointer
 from ipagnn.nn.layer import IPAGNNLayer
-from ipagnn.ops.pointer.rows import plan_rows
+from ipagnn.ops import plan_rows
 
 
 @register

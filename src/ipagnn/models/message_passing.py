@@ -14,8 +14,7 @@ from ipagnn.models.output import Output, recorded
 from ipagnn.nn.control import InstructionPointer, Neighbours
 from ipagnn.nn.execution import GatedUpdate
 from ipagnn.nn.message_passing import Control, Edges, Execution, is_exit
-from ipagnn.ops import pass_messages
-from ipagnn.ops.messages.call import MessageCall, MessageKind, Messages
+from ipagnn.ops import MessageCall, MessageKind, Messages, pass_messages
 
 
 class MessagePassing(ProgramModel):

@@ -17,7 +17,7 @@ from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, recorded
 from ipagnn.nn.cell import Decoder
 from ipagnn.nn.layer import IPAGNNLayer
-from ipagnn.ops.pointer.rows import plan_rows
+from ipagnn.ops import plan_rows
 
 
 class SequenceModel(ProgramModel):

@@ -8,8 +8,7 @@ from torch import Tensor
 from ipagnn.data.contract import Batch
 from ipagnn.nn.cell import Dense
 from ipagnn.nn.message_passing import Control, Edges, is_exit
-from ipagnn.ops import STATE_PARTS
-from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
+from ipagnn.ops import STATE_PARTS, branch_decisions, divide, two_edges
 
 
 class InstructionPointer(Control):

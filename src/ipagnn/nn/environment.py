@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from ipagnn.nn.values.base import Values
-from ipagnn.ops.pointer.environment import EnvironmentPlan
-from ipagnn.ops.pointer.equations import divide, spread
+from ipagnn.ops import EnvironmentPlan, divide, spread
 
 SMALLEST_MASS = 1e-30
 """Added to the mass that beliefs are divided by: as small as can be, so that they stay distributions."""

@@ -8,10 +8,7 @@ from ipagnn.data.graphs import Graphs
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, OPERATION
 from ipagnn.nn.environment import SMALLEST_MASS
 from ipagnn.nn.values.base import Values
-from ipagnn.ops import walk
-from ipagnn.ops.call import PointerCall
-from ipagnn.ops.pointer.environment import WRITES, read_statements
-from ipagnn.ops.pointer.equations import divide
+from ipagnn.ops import WRITES, PointerCall, divide, read_statements, walk
 
 
 def run_environment_pruned(

@@ -8,8 +8,7 @@ from ipagnn.languages.arithmetic.vocabulary import ASSIGN, OPERATION
 from ipagnn.nn.environment import SMALLEST_MASS
 from ipagnn.nn.message_passing import Edges
 from ipagnn.nn.values.base import Values
-from ipagnn.ops.pointer.environment import WRITES, read_statements
-from ipagnn.ops.pointer.equations import branch_decisions, divide, two_edges
+from ipagnn.ops import WRITES, branch_decisions, divide, read_statements, two_edges
 
 
 def run_environment_reference(

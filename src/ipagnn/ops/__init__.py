@@ -17,10 +17,13 @@ from ipagnn._common.hints import near_miss
 from ipagnn.ops import reference
 from ipagnn.ops.call import STATE_PARTS, PointerCall, Result, StatementLSTM
 from ipagnn.ops.messages import reference as message_reference
-from ipagnn.ops.messages.call import MessageCall
+from ipagnn.ops.messages.call import MessageCall, MessageKind, Messages
 from ipagnn.ops.messages.triton import backend as message_kernels
 from ipagnn.ops.pointer import rows
 from ipagnn.ops.pointer.cpu import backend as compiled
+from ipagnn.ops.pointer.environment import WRITES, EnvironmentPlan, follower, plan_environment, read_statements
+from ipagnn.ops.pointer.equations import branch_decisions, divide, spread, two_edges
+from ipagnn.ops.pointer.rows import RowValues, plan_rows, record_rows
 from ipagnn.ops.pointer.streaming import backend as streaming
 from ipagnn.ops.pointer.streaming import pruned
 from ipagnn.ops.pointer.streaming.plan import steps_to_exit
@@ -30,15 +33,29 @@ __all__ = [
     "BACKENDS",
     "MESSAGE_BACKENDS",
     "STATE_PARTS",
+    "WRITES",
     "Backend",
+    "EnvironmentPlan",
     "MessageCall",
+    "MessageKind",
+    "Messages",
     "PointerCall",
     "Result",
+    "RowValues",
     "StatementLSTM",
+    "branch_decisions",
     "can_stream",
     "choose",
+    "divide",
+    "follower",
     "pass_messages",
+    "plan_environment",
+    "plan_rows",
+    "read_statements",
+    "record_rows",
+    "spread",
     "steps_to_exit",
+    "two_edges",
     "walk",
 ]
 

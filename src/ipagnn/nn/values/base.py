@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ipagnn.data.contract import Batch
-from ipagnn.ops.pointer.environment import EnvironmentPlan
-from ipagnn.ops.pointer.equations import spread
+from ipagnn.ops import EnvironmentPlan, spread
 
 
 class Values(nn.Module, ABC):

@@ -9,7 +9,7 @@ from torch.nn.functional import gelu, one_hot
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, MAX_NUMBER, OPERATION, OPERATIONS
 from ipagnn.nn.targets import MAX_CLASSES
 from ipagnn.nn.values.base import Values
-from ipagnn.ops.pointer.environment import EnvironmentPlan
+from ipagnn.ops import EnvironmentPlan, follower
 
 _ASSIGN: Final = ASSIGN - OPERATION
 
@@ -102,9 +102,8 @@ class Classes(Values):
 
     def follow_target(self, plan: EnvironmentPlan, target: Tensor, epsilon: float) -> Tensor | None:
         """See `Values.follow_target`: compiled code, on CPUs."""
-        from ipagnn.ops.pointer.cpu.environment import can_follow, follow
-
-        if not can_follow(self.embedding):
+        follow = follower(self.embedding)
+        if follow is None:
             return None
         scale = self.embedding.shape[1] ** 0.5
         weights = (

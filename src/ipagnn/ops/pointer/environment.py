@@ -5,6 +5,7 @@ and read from there (`_compiled/environment.py`), and each distinct statement on
 What no output depends on is not computed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -132,6 +133,16 @@ def read_statements(node_tokens: Tensor) -> Statements:
         torch.where(is_variable, 0, (digits * places).sum(dim=1)),
         torch.where(is_variable, variable_of(tokens[:, 3]), -1),
     )
+
+
+def follower(weight: Tensor) -> Callable[..., Tensor] | None:
+    """Compiled code that follows the likelihood of targets, for weights like this one; None if there is none.
+
+    See `ipagnn.ops.pointer.cpu.environment.follow` for its arguments.
+    """
+    from ipagnn.ops.pointer.cpu.environment import can_follow, follow
+
+    return follow if can_follow(weight) else None
 
 
 def plan_environment(graphs: Graphs, node_tokens: Tensor, target_variable: int = 0) -> EnvironmentPlan:

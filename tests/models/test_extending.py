@@ -130,3 +130,13 @@ def test_the_page_of_models_runs(tmp_path: Path) -> None:
     assert output.logits.shape == (1, 1000)
     assert output["pointer"].shape == (5, 4)
     assert output["branch"].shape == (4, 4)
+
+
+def test_a_weight_has_one_name() -> None:
+    class Twice(MODELS["line-rnn"]):  # type: ignore[misc]
+        def build(self, generator: torch.Generator) -> None:
+            super().build(generator)
+            self.again = self.cell
+
+    with pytest.raises(ValueError, match=r"Twice has one weight under two names, one of them 'again\.bias_1'"):
+        Twice(hidden=4)

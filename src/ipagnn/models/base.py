@@ -132,6 +132,12 @@ class ProgramModel(nn.Module, ABC):
         super().__init__()
         self.config = self._configure(config, options)
         self.build(torch.Generator().manual_seed(seed) if generator is None else generator)
+        names = dict(self.named_parameters(remove_duplicate=False))
+        if second := sorted(names.keys() - dict(self.named_parameters()).keys()):
+            raise ValueError(
+                f"{type(self).__name__} has one weight under two names, one of them {second[0]!r}; files hold each "
+                "weight once. Register it under one name, and make the module that shares it a property."
+            )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give a model with a name of its own a configuration of its own."""

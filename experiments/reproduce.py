@@ -15,7 +15,6 @@ Runs of small batches leave most of a GPU idle: several at a time share it, if t
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -27,7 +26,6 @@ from typing import Any
 from ipagnn._common.options import merge
 from ipagnn._common.toml import parse_settings, to_toml
 from ipagnn.models import load_model, save_model
-from ipagnn.ops.pointer.hopper.source import SHARE
 from ipagnn.training import TrainConfig, read_config
 
 SPARE = 20.0
@@ -80,13 +78,13 @@ class Job:
             command = ["evaluate", str(self.folder), "--save", "--no-pointer"]
         else:
             limit = ["--time-limit", f"{seconds:.0f}s"]
-            command = ["train", str(self.folder), "--config", str(self.settings), *limit]
+            shared = ["--set", f"run.gpu_processes={together}"]
+            command = ["train", str(self.folder), "--config", str(self.settings), *limit, *shared]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "ipagnn", *command],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {SHARE: str(together)},
             )
 
     def poll(self) -> bool:

@@ -138,7 +138,7 @@ def test_stored_starting_weights_are_those_of_their_commit(tmp_path: Path) -> No
 def test_names_without_a_chain_are_refused(tmp_path: Path) -> None:
     done = run("chain", "ipa-gnn-ful", str(tmp_path))
     assert done.returncode == 1
-    assert "has no weights 'ipa-gnn-ful'; it has env-ipa-gnn-full, " in done.stderr
+    assert "has no weights 'ipa-gnn-ful'; it has env-ipa-gnn-any, " in done.stderr
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Model cards: what weights are, how they came about, what they can do and what not, from the record of their run."""
 
 import re
+from dataclasses import replace
 from typing import Any, Final
 
 from ipagnn.data.tasks import find_task
@@ -12,6 +13,7 @@ from ipagnn.reporting.formats import duration, percent, programs
 from ipagnn.reporting.groups import describe_settings
 from ipagnn.reporting.runs import RunRecord
 
+_D_TEST: Final = "**Accuracy on the paper's test set**"
 _LONGER: Final = "**Accuracy on longer programs**"
 _READS: Final = {
     "trace-rnn": "It is given the true trace of the program, which only running it can tell: an oracle.",
@@ -20,7 +22,13 @@ _READS: Final = {
 
 
 def model_card(
-    run: RunRecord, name: str, record: str, changed: int, checked: int, longer: tuple[float, float] | None = None
+    run: RunRecord,
+    name: str,
+    record: str,
+    changed: int,
+    checked: int,
+    longer: tuple[float, float] | None = None,
+    on_digits: tuple[dict[int, dict[str, Any]], str] | None = None,
 ) -> str:
     """The card of a model, as Markdown.
 
@@ -31,12 +39,17 @@ def model_card(
         changed: Predictions that rounding to float16 changed.
         checked: Predictions that were compared.
         longer: How many times the run's steps the weights take, and their accuracy then on the same programs.
+        on_digits: Where values are digits: accuracy on the paper's test programs by number of digits, and the claim
+            about its automata.
     """
     evaluation, config = run.evaluation, run.config
     assert evaluation is not None
     task, last = evaluation["task"], (run.starts[-1] if run.starts else {}).get("hardware", {})
-    paper_language = run.model.grammar in (PAPER, AUTHORS)
-    language = "the paper's language" if paper_language else "a language of its own (see the record)"
+    language = "a language of its own (see the record)"
+    if run.model.grammar in (PAPER, AUTHORS):
+        language = "the paper's language"
+    elif replace(run.model.grammar, modulus=PAPER.modulus) == PAPER:
+        language = "the paper's language with larger numbers"
     hardware = last.get("gpu") or last.get("cpu") or "unknown hardware"
     reads = f" {_READS[run.model.name]}" if run.model.name in _READS else ""
     longest = max((stage.length for stage in config.stages), default=config.data.length)
@@ -60,6 +73,7 @@ def model_card(
         *_by_length(evaluation),
         "",
         *([_steps(*longer, checked, config.data.length)] if longer else []),
+        *(_digits(*on_digits) if on_digits else []),
         f"- **Limits**: {_limits(evaluation)}",
         f"- Weights are stored as float16 and computed with as float32: of {checked:,} withheld programs {changed} "
         "got another prediction. Licence: Apache-2.0, as the code.",
@@ -68,14 +82,16 @@ def model_card(
 
 
 def card_accuracy(card: str) -> str | None:
-    """The accuracy on longer programs that a card states, such as `68.2% ± 0.7 of 4,500 (D_test)`."""
-    found = re.search(rf"^- {re.escape(_LONGER)}: ([^;]*?)(?:;.*|\.)$", card, re.MULTILINE)
-    return found.group(1) if found else None
+    """The accuracy on D_test that a card states, such as `68.2% ± 0.7 of 4,500 (D_test)`; or else on longer programs."""
+    for title in (_D_TEST, _LONGER):
+        found = re.search(rf"^- {re.escape(title)}: ([^;]*?)(?:;.*|\.)$", card, re.MULTILINE)
+        if found:
+            return found.group(1)
+    return None
 
 
 def _overall(run: RunRecord, evaluation: dict[str, Any]) -> str:
-    overall = evaluation["overall"]
-    sentence = f"{percent(overall['accuracy'])}% ± {percent(overall['stderr'])} of {overall['count']:,}"
+    sentence = _share(evaluation["overall"])
     sentence += f" ({evaluation['set']['name']})" if on_paper_test_set(evaluation) else " (not D_test)"
     theirs = paper.ACCURACY.get((run.model.name, evaluation["task"]))
     if theirs is not None and run.model.grammar in (PAPER, AUTHORS):
@@ -91,6 +107,16 @@ def _steps(factor: float, accuracy: float, count: int, length: int) -> str:
         f"they are here, the weights take {factor:g} times as many: they then get {percent(accuracy)}% of {count:,} "
         f"withheld programs of {length} lines right."
     )
+
+
+def _digits(overall: dict[int, dict[str, Any]], claim: str) -> list[str]:
+    (_, first), *others = overall.items()
+    more = ", ".join(f"{digits} digits {percent(each['accuracy'])}%" for digits, each in others)
+    return [f"- {_D_TEST}: {_share(first)} (D_test); the same programs with {more}.", f"- **Semantics**: {claim}"]
+
+
+def _share(overall: dict[str, Any]) -> str:
+    return f"{percent(overall['accuracy'])}% ± {percent(overall['stderr'])} of {overall['count']:,}"
 
 
 def _by_length(evaluation: dict[str, Any]) -> list[str]:

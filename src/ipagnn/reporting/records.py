@@ -4,14 +4,17 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ipagnn.data.splits import recipe
-from ipagnn.evaluation import evaluate
+from ipagnn.evaluation import build_test_recipe, evaluate, evaluate_on_test_set
+from ipagnn.evaluation.semantics import read_automata
 from ipagnn.languages.arithmetic import Lengths, ProgramTable
+from ipagnn.languages.arithmetic.automata import claim
+from ipagnn.languages.arithmetic.grammar import PAPER
 from ipagnn.models import ProgramModel, load_model, save_model
 from ipagnn.reporting.card import model_card
 from ipagnn.reporting.runs import EVALUATION, RunRecord, read_run
@@ -21,6 +24,8 @@ from ipagnn.training.runs.folder import CONFIG, METRICS, RESULT, RUN
 FILES: Final = (CONFIG, RUN, METRICS, RESULT, EVALUATION)
 CHECKED: Final = 1_000
 """Withheld programs whose prediction is compared before and after rounding."""
+DIGITS: Final = (3, 6, 12, 18)
+"""Numbers of digits that a model with values as digits is tested with on the paper's programs."""
 
 
 def make_record(run: Path | str, records: Path | str, name: str | None = None) -> Path:
@@ -62,12 +67,15 @@ def package_weights(run: Path | str, weights: Path | str, record: str, factor: f
 
     Returns:
         The file with the weights, named after model and task: `ipa-gnn-full.safetensors`. Where values are digits,
-        `any` stands for the task: `env-ipa-gnn-any.safetensors`, for numbers of any size.
+        `any` stands for the task: `env-ipa-gnn-any.safetensors`, for numbers of any size; or `extended` if the language
+        goes past the paper's.
     """
     finished = _complete(run)
     model = load_model(run)
     assert finished.evaluation is not None
-    variant = "any" if model.runs_on == "automata" else finished.evaluation["task"]
+    variant = finished.evaluation["task"]
+    if model.runs_on == "automata":
+        variant = "extended" if model.config.grammar.is_extended else "any"
     path = Path(weights) / f"{model.name}-{variant}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
     table = recipe(
@@ -86,9 +94,20 @@ def package_weights(run: Path | str, weights: Path | str, record: str, factor: f
     longer = None
     if factor != 1:
         longer = factor, float((_predict(packaged, table) == table.target).mean())
-    card = model_card(finished, path.stem, record, changed, CHECKED, longer)
+    on_digits = _test_digits(path) if model.runs_on == "automata" else None
+    card = model_card(finished, path.stem, record, changed, CHECKED, longer, on_digits)
     write_whole(path.with_suffix(".md"), card.encode())
     return path
+
+
+def _test_digits(path: Path) -> tuple[dict[int, dict[str, Any]], str]:
+    """Accuracy on the paper's test programs by number of digits, and what can be claimed of the automata."""
+    overall = {}
+    for digits in DIGITS:
+        model = load_model(path, grammar=replace(PAPER, modulus=10**digits), values="digits")
+        summary = evaluate_on_test_set(model, build_test_recipe(grammar=model.config.grammar), pointer=False)
+        overall[digits] = summary["overall"]
+    return overall, claim(read_automata(load_model(path)))
 
 
 def _predict(model: ProgramModel, table: ProgramTable) -> npt.NDArray[np.int64]:

@@ -7,6 +7,8 @@ from ipagnn.languages.arithmetic.syntax import Syntax
 
 DIGITS_MODEL: Final = "env-ipa-gnn-any"
 """The model in the package whose values are digits."""
+EXTENDED_MODEL: Final = "env-ipa-gnn-extended"
+"""The one of them whose language goes past the paper's."""
 
 
 class Form(NamedTuple):
@@ -133,13 +135,13 @@ EXAMPLES: Final = (
         "several variables",
         "v0 = 123456789012\nv1 = 987654321987\nif v0 < v1:\n  v1 -= v0\n  v0 += v1\nelse:\n  v0 -= v1\nv0 *= 7",
         "Numbers of many digits in two variables, compared with and added to each other.",
-        model=DIGITS_MODEL,
+        model=EXTENDED_MODEL,
     ),
     Example(
         "three variables",
         "v0 = 1\nv1 = 999999999999\nv2 = 123\nif v1 > v2:\n  v2 += v1\nv0 += v2\nv0 *= 9\nv0 -= v1",
         "Line 4 is run only because 999999999999 is more than 123.",
-        model=DIGITS_MODEL,
+        model=EXTENDED_MODEL,
     ),
 )
 """Examples for help pages and the page. Those of a model that is not offered, or has another language, are left out."""

@@ -165,8 +165,9 @@ def _source(line: Line, text: str, grammar: Grammar) -> Iterator[str]:
     if not grammar.operand_variable:
         yield f"{text}; trained on numbers on the right"
     elif line.operation == "*=" and line.source not in digits:
-        held = f"v{digits.start} to v{digits.stop - 1}, which hold digits" if digits else "numbers"
-        yield f"{text}; trained on products with {held}"
+        few = f"v{digits.start}, which holds a digit"
+        many = f"v{digits.start} to v{digits.stop - 1}, which hold digits"
+        yield f"{text}; trained on products with {('numbers', few, many)[min(len(digits), 2)]}"
     elif line.source == line.variable:
         yield f"{text}; trained on another variable on the right"
 

@@ -103,12 +103,12 @@ variables. Few data variables, as a model treats all alike, and many conditions,
 EXTENDED_STAGES: Final = (
     Stage(length=2, batch_size=512, steps=4_000, until=0.95, learning_rate=3e-3),
     Stage(length=5, batch_size=512, steps=2_500, learning_rate=3e-3, final_learning_rate=5e-4),
-    Stage(length=5, batch_size=512, steps=8_000, learning_rate=2e-3, final_learning_rate=2e-4),
+    Stage(length=5, batch_size=512, steps=10_000, learning_rate=2e-3, final_learning_rate=2e-4),
     Stage(length=8, batch_size=256, steps=150, learning_rate=2e-4, final_learning_rate=5e-5),
 )
 """Stages of the preset `extended`, as those of `numbers`."""
 
-EXTENDED_MODEL: Final = NUMBER_MODEL | {"widths": (1, 2, 3, 5), "states": 16, "grammar": EXTENDED_LANGUAGE}
+EXTENDED_MODEL: Final = NUMBER_MODEL | {"widths": (1, 2, 3, 5), "states": 12, "grammar": EXTENDED_LANGUAGE}
 """The model of the preset `extended`. Numbers of two and three digits often agree in their higher ones, where a
 comparison must remember what the lower ones said; with few states there is little else that it could remember."""
 

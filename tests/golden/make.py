@@ -113,6 +113,8 @@ def run_config(run: str) -> TrainConfig:
 def predictions(name: str) -> dict[str, Any]:
     """What packaged weights give for complete programs, and for masked ones where they were trained on these."""
     model = load_model(name)
+    if model.trained_digits is not None:
+        model = model.with_digits(3)  # few enough to have a probability for every value
     tasks = ["full", "partial"] if name.endswith("-partial") else ["full"]
     return {task: logits(model, Sampler(task, LENGTHS, model.config.grammar, seed=24).table(0, 12)) for task in tasks}
 

@@ -32,7 +32,8 @@ def test_examples_are_programs_of_the_training_language(example: Example) -> Non
     elif example.model in available_models():
         grammar = load_model(example.model).config.grammar
         with suppress(ProgramError):  # of a language that the model does not have: it is not shown
-            assert outside_grammar(parse(example.source, grammar=grammar), grammar) == []
+            outside = outside_grammar(parse(example.source, grammar=grammar), grammar)
+            assert [each for each in outside if "; trained on 0 to 99999" not in each] == []  # numbers may be larger
 
 
 @pytest.mark.parametrize("example", [each for each in EXAMPLES if each.compare], ids=lambda example: example.name)

@@ -51,7 +51,6 @@ def demo(
     `ipagnn demo demo --seeds 3`
     """
     from ipagnn.languages.arithmetic.card import DIGITS_MODEL
-    from ipagnn.models import available_models
     from ipagnn.reporting.figure_accuracy import accuracy_figure
     from ipagnn.reporting.report import write_report
     from ipagnn.reporting.runs import load_run
@@ -66,8 +65,7 @@ def demo(
     write_report(runs, page, load_run)
     _print(runs, others)
     output().print(f"{figure} holds the figure, and {page} the report", soft_wrap=True, markup=False)
-    if DIGITS_MODEL in available_models():
-        _print_numbers(DIGITS_MODEL)
+    _print_numbers(DIGITS_MODEL)
 
 
 def _test_recipe(preset_name: str, grammar: "Grammar") -> "Recipe":

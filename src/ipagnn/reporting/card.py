@@ -82,7 +82,7 @@ def model_card(
 
 
 def card_accuracy(card: str) -> str | None:
-    """The accuracy on D_test that a card states, such as `68.2% ± 0.7 of 4,500 (D_test)`; or else on longer programs."""
+    """The accuracy on D_test that a card states, such as `68.2% ± 0.7 of 4,500 (D_test)`, or else on others."""
     for title in (_D_TEST, _LONGER):
         found = re.search(rf"^- {re.escape(title)}: ([^;]*?)(?:;.*|\.)$", card, re.MULTILINE)
         if found:

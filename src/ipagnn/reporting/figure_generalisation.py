@@ -15,7 +15,7 @@ from ipagnn.reporting.style import VERMILION, style
 _WIDTH: Final = 5.6
 _ROW: Final = 0.3
 """Inches of a row of cells."""
-_AROUND: Final = 0.95
+_AROUND: Final = 1.1
 """Inches above and below them."""
 _DARK: Final = 0.6
 
@@ -53,5 +53,5 @@ def _draw(axes: Axes, found: Generalisation) -> AxesImage:
         axes.add_patch(frame)
         most = "" if lines is None else f"{lines} lines and "
         seen = f"; frame: trained on at most {most}{found.trained_digits} digits"
-    axes.set_title(f"{found.name}, {found.programs:,} programs a cell{seen}", loc="left")
+    axes.set_title(f"{found.name}\n{found.programs:,} programs per cell{seen}", loc="left")
     return image

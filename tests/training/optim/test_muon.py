@@ -91,6 +91,25 @@ def test_the_second_step_by_hand() -> None:
     torch.testing.assert_close(found, wanted[0], rtol=1e-4, atol=1e-6)
 
 
+def test_torchs_muon_takes_the_same_steps() -> None:
+    """Block by block; torch orthogonalises in bfloat16 and scales steps to 0.2 of the rate."""
+    model, update = make(max_grad_norm=0.0)
+    parameter = dict(model.named_parameters())["cell.hidden_2"]
+    blocks = [torch.nn.Parameter(block.detach().clone()) for block in parameter.split(H, dim=-1)]
+    oracle = torch.optim.Muon(
+        blocks, lr=0.1 * STEP / 0.2, momentum=MOMENTUM, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"
+    )
+    start = parameter.detach().clone()
+    for k in range(4):
+        given = gradients(model, k)
+        apply(model, update, given)
+        for block, gradient in zip(blocks, given["cell.hidden_2"].split(H, dim=-1), strict=True):
+            block.grad = gradient.clone()
+        oracle.step()
+        moved, expected = parameter.detach() - start, torch.cat([x.detach() for x in blocks], dim=-1) - start
+        assert (moved - expected).norm() < 0.02 * expected.norm()
+
+
 def test_clipped_gradients_weigh_less_in_the_momentum() -> None:
     model, update = make(max_grad_norm=1.0)
     given = gradients(model, 1)

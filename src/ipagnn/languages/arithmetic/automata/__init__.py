@@ -6,7 +6,14 @@ from ipagnn._common.lazy import import_lazily
 
 if TYPE_CHECKING:
     from ipagnn.languages.arithmetic.automata.automaton import DIGITS, PAIRS, Automaton, Statement
-    from ipagnn.languages.arithmetic.automata.comparison import Disagreement, Proof, claim, disagreement, prove
+    from ipagnn.languages.arithmetic.automata.comparison import (
+        Disagreement,
+        Proof,
+        claim,
+        disagreement,
+        disagreement_at,
+        prove,
+    )
     from ipagnn.languages.arithmetic.automata.definition import true_automaton
     from ipagnn.languages.arithmetic.automata.extraction import extract, extract_pairs
     from ipagnn.languages.arithmetic.automata.statements import grammar_automata, read_statement
@@ -20,6 +27,7 @@ __all__ = [
     "Statement",
     "claim",
     "disagreement",
+    "disagreement_at",
     "extract",
     "extract_pairs",
     "grammar_automata",

@@ -6,16 +6,20 @@ they agree on all numbers, or there is a smallest number on which they differ.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ipagnn.languages.arithmetic.automata.automaton import DIGITS, Automaton
+from ipagnn.languages.arithmetic.automata.automaton import DIGITS, PAIRS, Automaton
 from ipagnn.languages.arithmetic.automata.definition import true_automaton
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar
 from ipagnn.languages.arithmetic.statements import MODULAR
 from ipagnn.languages.arithmetic.tables import masked_choices, statement_text
 from ipagnn.languages.arithmetic.vocabulary import ASSIGN, ASSIGNMENT_IDS, MULTIPLY
+
+MAX_COMPARED: Final = 4_000_000
+"""Entries of two automata, digit by digit, that `disagreement_at` compares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,81 @@ def disagreement(learned: Automaton, true: Automaton) -> Disagreement | None:
             return Disagreement(statement, number, width, said, right, beside)
         best, place = following, place * symbols
     return None
+
+
+def disagreement_at(
+    learned: Automaton, true: Automaton, places: int, *, operand: int | None = None, same: bool = False
+) -> Disagreement | None:
+    """The smallest number of so many digits, leading zeros included, that tells two automata of one statement apart.
+
+    None says that they agree on all of them: other than `disagreement`, it says nothing of numbers of another width.
+    Automata of `*=` over pairs are compared for operands of one digit.
+
+    Args:
+        learned, true: The automata.
+        places: How many digits numbers have.
+        operand: The one operand that automata over pairs are compared for; None compares them for all operands.
+        same: Whether they are compared for a variable that is its own operand.
+
+    Raises:
+        ValueError: There is too much to compare, see `MAX_COMPARED`.
+    """
+    first, second = learned.total(), true.total()
+    read = _symbols(learned, places, operand, same)
+    layer = np.zeros(1, np.int64)  # pairs of states that so many digits lead to
+    following, differs = [], []
+    work = 0
+    for symbols in read:
+        one, other = np.divmod(layer, len(second))
+        reached = first.goes[one][:, symbols] * np.int64(len(second)) + second.goes[other][:, symbols]
+        differs.append(first.gives[one][:, symbols] != second.gives[other][:, symbols])
+        layer, which = np.unique(reached, return_inverse=True)
+        following.append(which.reshape(reached.shape))
+        work += reached.size
+        if work > MAX_COMPARED:
+            raise ValueError(f"`{statement_text(learned.operation, learned.operand)}` has too many states to compare.")
+    # From the highest digit down: what has to be read to tell a pair of states apart, as a rank among all pairs of the
+    # place, of which 0 is that of zeros. What a condition gives counts at the last digit only.
+    never = np.iinfo(np.int64).max
+    rank = np.full(len(layer), never)
+    choices = []
+    for place in reversed(range(places)):
+        later = rank[following[place]]
+        if not learned.decides or place == places - 1:
+            later = np.where(differs[place], 0, later)
+        width = later.shape[1]
+        keys = np.where(later < never, np.minimum(later, never // PAIRS - 1) * width + np.arange(width), never)
+        choices.append(keys.argmin(axis=1))
+        key = keys.min(axis=1)
+        ordered = np.unique([0, *key[key < never]])
+        rank = np.where(key < never, np.searchsorted(ordered, key), never)
+    if rank[0] == never:
+        return None
+    at, number, beside = 0, 0, 0
+    for place, choice in enumerate(reversed(choices)):
+        symbol = int(read[place][choice[at]])
+        number += symbol % DIGITS * DIGITS**place
+        beside += symbol // DIGITS * DIGITS**place
+        if differs[place][at, choice[at]] and not learned.decides:
+            break  # and zeros
+        at = int(following[place][at, choice[at]])
+    beside = beside if operand is None else operand
+    said, right = (automaton.run(number, places, beside) for automaton in (learned, true))
+    statement = statement_text(learned.operation, learned.operand)
+    return Disagreement(statement, number, places, said, right, beside if learned.operand is None else None)
+
+
+def _symbols(automaton: Automaton, places: int, operand: int | None, same: bool) -> list[npt.NDArray[np.int64]]:
+    """By place, the digits or pairs of digits that are read."""
+    digits, pairs = np.arange(DIGITS), np.arange(PAIRS)
+    if automaton.operand is not None:
+        return [digits] * places
+    if operand is not None:
+        return [digits + operand // DIGITS**place % DIGITS * DIGITS for place in range(places)]
+    both = digits * (DIGITS + 1) if same else pairs
+    if automaton.operation == MULTIPLY:  # the operand has one digit
+        return [both, *[both[:1] if same else digits] * (places - 1)]
+    return [both] * places
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -72,11 +72,13 @@ def statements_of(programs: ProgramTable) -> list[Statement]:
     An operation that has a variable or a number above 999 on its right has one automaton over pairs of digits, for all
     its operands; but `*=` for operands of one digit only.
     """
-    return _statements(programs)[0]
+    return statements_by_line(programs)[0]
 
 
-def _statements(programs: ProgramTable) -> tuple[list[Statement], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The statements; by line which one it is, -1 for none; and its number, or -1 - k for a variable vk."""
+def statements_by_line(
+    programs: ProgramTable,
+) -> tuple[list[Statement], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """These statements; by line which one it is, -1 for none; and its number, or -1 - k for a variable vk."""
     tokens = programs.line_tokens.astype(np.int64)
     operation, right = tokens[:, 1], tokens[:, 3]
     chosen = np.isin(operation, [*ASSIGNMENT_IDS, *COMPARISON])
@@ -171,11 +173,11 @@ def walk_automata(automata: Mapping[Statement, Automaton], program: Program, pla
 def _check(
     automata: Mapping[Statement, Automaton], programs: ProgramTable, places: int
 ) -> tuple[list[Statement], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """What `_statements` says of programs that these automata can run."""
+    """What `statements_by_line` says of programs that these automata can run."""
     if not 1 <= places <= MAX_PLACES:
         raise ValueError(f"places is {places}; numbers here have 1 to {MAX_PLACES} digits.")
     programs.check(task="full", extended=True)
-    needed, statement, operand = _statements(programs)
+    needed, statement, operand = statements_by_line(programs)
     lacking = [each for each in needed if each not in automata]
     if lacking:
         raise ValueError(f"There is no automaton of `{statement_text(*lacking[0])}`, which the programs have; add it.")

@@ -64,7 +64,8 @@ def print_prediction(console: Console, prediction: Prediction, count: int) -> No
 
 def _print_answer(console: Console, prediction: Prediction) -> None:
     mass = "" if prediction.exit_mass is None else f", resting on {prediction.exit_mass:.1%} of the pointer"
-    message = f"{prediction.model} says {prediction.value} (confidence {prediction.confidence:.1%}{mass})"
+    sure = "not proved to be right" if prediction.proved is False else f"confidence {prediction.confidence:.1%}"
+    message = f"{prediction.model} says {prediction.value} ({sure}{mass})"
     console.print(message, style="bold", soft_wrap=True, markup=False)
 
 

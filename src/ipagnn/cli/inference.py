@@ -56,9 +56,10 @@ def predict(
         typer.Option(
             "--json",
             help="Print one JSON object per program: `value`, the prediction; `confidence`; `exit_mass`, the share of "
-            "the pointer at the exit; `warnings`, a list of sentences; `top`, a list of `value` and `probability`; "
-            "`true_value` or null; `exact`, the distribution over all fillings of a masked program; and `file` if "
-            "there are several programs.",
+            "the pointer at the exit; `warnings`, a list of sentences; `proved`, whether every statement is "
+            "proved to be right, null for models that run over no automata; `top`, a list of `value` and "
+            "`probability`; `true_value` or null; `exact`, the distribution over all fillings of a masked program; and "
+            "`file` if there are several programs.",
         ),
     ] = False,
 ) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ipagnn.inference.ask import ask_with
 from ipagnn.inference.loaded import LoadedModel
 from ipagnn.inference.run import Run, run_programs
-from ipagnn.inference.trust import trust_sentence, warnings_of
+from ipagnn.inference.trust import doubts_of, trust_sentence, warnings_of
 from ipagnn.languages.arithmetic import ExecutionError, Grammar, Program, ProgramKind, execute, format_program
 from ipagnn.languages.arithmetic.holes import hole_distribution
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
@@ -64,6 +64,8 @@ class Prediction:
         warnings: What speaks against the answer, each as a sentence; empty where there is nothing to say.
         results: The results that are possible, of a model that runs over automata; None for all from 0 on.
             int64 [result]
+        proved: Whether it is proved, of a complete program that runs over automata, that the model runs it as the
+            language says; None for others.
     """
 
     program: Program
@@ -76,6 +78,7 @@ class Prediction:
     dropped: float = 0.0
     warnings: list[str] = field(default_factory=list)
     results: npt.NDArray[np.int64] | None = field(default=None, repr=False)
+    proved: bool | None = None
 
     @property
     def task(self) -> ProgramKind:
@@ -89,7 +92,10 @@ class Prediction:
 
     @property
     def confidence(self) -> float:
-        """Probability of `value`, given the part of the pointer that reached the exit (`exit_mass`)."""
+        """Probability of `value`, given the part of the pointer that reached the exit (`exit_mass`).
+
+        Runs over automata are certain of every step, right or wrong: what their answer is worth, `proved` says.
+        """
         return self.top(1)[0].probability
 
     @property
@@ -100,7 +106,7 @@ class Prediction:
     @property
     def trust(self) -> str:
         """What the answer rests on, in one line."""
-        return trust_sentence(self.exit_mass, self.steps, self.truth.trace_length, len(self.warnings))
+        return trust_sentence(self.exit_mass, self.steps, self.truth.trace_length, len(self.warnings), self.proved)
 
     @property
     def lines(self) -> list[str]:
@@ -137,6 +143,7 @@ class Prediction:
             "exit_mass": self.exit_mass,
             "steps": self.steps,
             "trust": self.trust,
+            "proved": self.proved,
             "warnings": list(self.warnings),
             "top": [{"value": c.value, "probability": c.probability} for c in self.top(count)],
             "true_value": truth.value,
@@ -173,6 +180,7 @@ predict = ask_with(predict_programs, "predict")
 def prediction_of(program: Program, chosen: LoadedModel, run: Run, max_steps: int = MAX_STEPS) -> Prediction:
     """What a run means."""
     truth = true_result(program, chosen.grammar, max_steps)
+    doubts = doubts_of(program, chosen)
     return Prediction(
         program,
         chosen.name,
@@ -182,8 +190,9 @@ def prediction_of(program: Program, chosen: LoadedModel, run: Run, max_steps: in
         truth,
         run.exit_mass,
         run.dropped,
-        warnings_of(program, chosen, run, truth.trace_length, truth.why),
+        warnings_of(program, chosen, run, truth.trace_length, truth.why, doubts),
         run.results,
+        None if doubts is None or program.is_partial else not doubts,
     )
 
 

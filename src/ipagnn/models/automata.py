@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ipagnn.languages.arithmetic._compiled.tables import ENDS
-from ipagnn.languages.arithmetic.automata import Automaton, Statement
+from ipagnn.languages.arithmetic.automata import Automaton, Statement, disagreement_at, true_automaton
+from ipagnn.languages.arithmetic.automata.doubts import UNKNOWN, Found, doubts
 from ipagnn.languages.arithmetic.automata.run import (
     MAX_STEPS,
     run_automata,
@@ -19,7 +20,7 @@ from ipagnn.languages.arithmetic.automata.run import (
 from ipagnn.languages.arithmetic.program import Program, ProgramTable
 from ipagnn.languages.arithmetic.table_run import EXACT_MASKS, TableStep
 from ipagnn.languages.arithmetic.tables import masked_choices
-from ipagnn.languages.arithmetic.vocabulary import MASK, NUMBER, VARIABLE
+from ipagnn.languages.arithmetic.vocabulary import MASK, MAX_NUMBER, MULTIPLY, NUMBER, VARIABLE
 
 if TYPE_CHECKING:
     from ipagnn.models.env_ipa_gnn import EnvIPAGNN
@@ -65,6 +66,7 @@ class AutomataModel:
         self.model = model
         self.places = len(str(model.config.grammar.modulus)) - 1
         self.automata: dict[Statement, Automaton] = {}
+        self._compared: dict[tuple[Statement, int | None, bool], Found] = {}
         self._choices = [(int(o), int(k)) for o, k in masked_choices(model.config.grammar)]
 
     def automata_for(self, programs: ProgramTable) -> dict[Statement, Automaton]:
@@ -73,6 +75,32 @@ class AutomataModel:
         lacking = list({*statements_of(programs), *masked} - self.automata.keys())
         self.automata.update(zip(lacking, self.model.automata(lacking), strict=True))
         return self.automata
+
+    def doubts(self, program: Program) -> list[str]:
+        """What of a program is not proved to run as the language says, each as a sentence; empty if it surely does.
+
+        Of a program with masked lines, that of all statements that they may be; nothing is said of how likely these
+        are.
+        """
+        self.automata_for(ProgramTable.from_programs([program]))
+        return doubts(program, self.model.config.grammar, self._compare)
+
+    def _compare(self, statement: Statement, operand: int | None, same: bool) -> Found:
+        """See `Compare`. What was found is kept."""
+        key = statement, operand, same
+        if key not in self._compared:
+            self._compared[key] = self._difference(statement, operand, same)
+        return self._compared[key]
+
+    def _difference(self, statement: Statement, operand: int | None, same: bool) -> Found:
+        operation, number = statement
+        if operation == MULTIPLY and (number or 0) > MAX_NUMBER:
+            return UNKNOWN  # as many states as the number is large
+        try:
+            true = true_automaton(operation, number, self.model.config.grammar.condition_modulus)
+            return disagreement_at(self.automata[statement], true, self.places, operand=operand, same=same)
+        except ValueError:
+            return UNKNOWN
 
     def run(self, programs: ProgramTable, *, max_steps: int = MAX_STEPS, threads: int = 1) -> AutomataAnswers:
         """Run programs; those with masked lines once for each filling of them.

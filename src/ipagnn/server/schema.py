@@ -62,6 +62,10 @@ class PredictionAnswer(BaseModel):
         description="Steps that the model was given; null for one that takes one for each line or statement."
     )
     trust: str = Field(description="What the answer rests on, in one line.")
+    proved: bool | None = Field(
+        description="Whether the model is proved to run the program as the language says; null where it is not a "
+        "complete program over automata."
+    )
     warnings: list[str] = Field(description="What speaks against the answer, in sentences that count lines from 1.")
     top: list[Result] = Field(description="The likeliest results.")
     true_value: Value | None = Field(

@@ -15,7 +15,8 @@ export function verdict(told) {
 
 function sentence(told) {
   const mass = told.exit_mass === null ? "" : ` of the ${percent(told.exit_mass)} that reached the exit`;
-  const says = ["says ", html("b", {}, number(told.value)), ` (${percent(told.confidence)}${mass})`];
+  const sure = told.proved === false ? "not proved to be right" : `${percent(told.confidence)}${mass}`;
+  const says = ["says ", html("b", {}, number(told.value)), ` (${sure})`];
   if (told.true_value !== null) {
     const right = told.value === told.true_value;
     const mark = html("span", { className: right ? "right" : "off" }, right ? "✓ right" : "✗ not right");

@@ -10,7 +10,7 @@ from ipagnn import available_models, explain, predict
 from ipagnn.inference.loaded import LoadedModel
 from ipagnn.languages.arithmetic import Grammar
 from ipagnn.languages.arithmetic.automata import Automaton, Statement, true_automaton
-from ipagnn.languages.arithmetic.card import DIGITS_MODEL, EXTENDED_MODEL
+from ipagnn.languages.arithmetic.card import DIGITS_MODEL, EXAMPLES, EXTENDED_MODEL
 from ipagnn.languages.arithmetic.vocabulary import ADD, MULTIPLY
 from ipagnn.models import EnvIPAGNN
 from ipagnn.models.automata import AutomataModel
@@ -146,3 +146,14 @@ def test_loops_beyond_what_is_proved_are_warned_of() -> None:
             assert (answer.value, answer.proved, answer.warnings) == (7 * 2**9, True, [])
         elif not answer.proved:
             assert answer.warnings == ["Line 3: `while v1 > 0` is learned wrong, first at v1 = 10."]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_examples_for_these_models_are_proved(example: Any) -> None:
+    if example.model not in (DIGITS_MODEL, EXTENDED_MODEL):
+        pytest.skip("for another model")
+    if example.model not in available_models():
+        pytest.skip("this installation comes without the model")
+    answer = predict(example.source, example.model)
+    assert answer.value == answer.true_value
+    assert (answer.proved, answer.warnings) == (True, [])

@@ -133,14 +133,15 @@ EXAMPLES: Final = (
     ),
     Example(
         "several variables",
-        "v0 = 123456789012\nv1 = 987654321987\nif v0 < v1:\n  v1 -= v0\n  v0 += v1\nelse:\n  v0 -= v1\nv0 *= 7",
-        "Numbers of many digits in two variables, compared with and added to each other.",
+        "v0 = 987654321987\nv1 = 123456789012\nif v0 > v1:\n  v0 -= v1\n  v1 *= 5\nelse:\n  v1 -= v0\nv0 *= 7",
+        "Numbers of many digits in two variables, compared with and subtracted from each other. It is proved of all "
+        "these statements that the model has learned them for any numbers.",
         model=EXTENDED_MODEL,
     ),
     Example(
         "three variables",
-        "v0 = 1\nv1 = 999999999999\nv2 = 123\nif v1 > v2:\n  v2 += v1\nv0 += v2\nv0 *= 9\nv0 -= v1",
-        "Line 4 is run only because 999999999999 is more than 123.",
+        "v0 = 5000000000000\nv1 = 999999999999\nv2 = 123\nif v1 > v2:\n  v1 -= v2\nv0 -= v1\nv0 *= 9",
+        "Line 5 is run only because 999999999999 is more than 123.",
         model=EXTENDED_MODEL,
     ),
 )

@@ -418,3 +418,16 @@ def test_hosts_are_what_was_allowed(weights: list[Path]) -> None:
     app = create_app(Offer(weights[:1]), hosts={*LOCAL, "my.example"})
     with TestClient(app, "http://my.example:8000") as client:
         assert client.get("/api/health").status_code == 200
+
+
+@pytest.mark.skipif("env-ipa-gnn-extended" not in available_models(), reason="this installation comes without weights")
+@pytest.mark.parametrize("model", [None, "tiny"])
+def test_the_error_names_a_model_here_that_reads_more(weights: list[Path], model: str | None) -> None:
+    asked = {"source": "v0 = 12345\nv1 = 3\nv0 -= v1"} | ({} if model is None else {"model": model})
+    say = "accepted: a whole number from 0 to 999. The model env-ipa-gnn-extended reads such programs."
+    with TestClient(create_app(Offer([*weights, "env-ipa-gnn-extended"])), LOCALHOST) as opened:
+        assert problem(opened.post("/api/predict", json=asked), 422)["detail"].endswith(say)
+        proved = opened.post("/api/predict", json=asked | {"model": "env-ipa-gnn-extended"}).json()
+        assert (proved["value"], proved["proved"], proved["warnings"]) == (12342, True, [])
+    with TestClient(create_app(Offer(weights)), LOCALHOST) as opened:
+        assert problem(opened.post("/api/predict", json=asked), 422)["detail"].endswith("from 0 to 999.")

@@ -1,6 +1,7 @@
 """Which model answers: by name, file or run folder, or the one in the package that fits the program."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -8,8 +9,8 @@ from typing import Final, Literal
 
 from ipagnn.data import StepBudget
 from ipagnn.data.tasks import VALUE, find_task
-from ipagnn.languages.arithmetic import Grammar, Program, ProgramKind, parse
-from ipagnn.languages.arithmetic.card import DIGITS_MODEL
+from ipagnn.languages.arithmetic import Grammar, Program, ProgramError, ProgramKind, parse
+from ipagnn.languages.arithmetic.card import DIGITS_MODEL, EXTENDED_MODEL
 from ipagnn.models import ModelConfig, ProgramModel, available_models, load_model
 from ipagnn.models.automata import AutomataModel
 from ipagnn.models.files import model_path
@@ -139,10 +140,35 @@ def choose_models(
         return [(load_cached(model, digits).with_budget(steps), [*range(len(sources))])]
     by_task: dict[ProgramKind, list[int]] = {}
     for i, source in enumerate(sources):
-        by_task.setdefault("partial" if parse(source).is_partial else "full", []).append(i)
+        by_task.setdefault(_task_of(source), []).append(i)
     return [
         (load_cached(default_model(task, digits), digits).with_budget(steps), which) for task, which in by_task.items()
     ]
+
+
+def _task_of(source: str) -> ProgramKind:
+    """The task of a program of the paper's language, which is that of the models that answer where none is named."""
+    try:
+        return "partial" if parse(source).is_partial else "full"
+    except ProgramError as error:
+        reader = load_cached(EXTENDED_MODEL) if EXTENDED_MODEL in available_models() else None
+        say = f'`--model {EXTENDED_MODEL}` (in Python model="{EXTENDED_MODEL}") reads such programs.'
+        raise with_hint(error, source, reader, say) from None
+
+
+def with_hint(error: ProgramError, source: str, reader: LoadedModel | None, sentence: str) -> ProgramError:
+    """The error about a text, with a sentence more if a model can run what the text says.
+
+    Args:
+        error: What another language has against the text.
+        source: The text.
+        reader: The model; None if it is not there.
+        sentence: What to say then.
+    """
+    if reader is not None:
+        with suppress(ProgramError):
+            error.hint = "" if reader.parse(source).is_partial else sentence
+    return error
 
 
 def default_model(task: ProgramKind, digits: int | None = None) -> str:

@@ -194,10 +194,10 @@ def _prepare(asked: schema.ProgramRequest, offer: Offer, limits: Limits) -> _Pre
     """The model and the program, if it is not too long."""
     if asked.model is None:
         first = next(iter(offer.models.values()))
-        model = offer.choose(None, "partial" if first.parse(asked.source).is_partial else "full")
+        model = offer.choose(None, "partial" if offer.parse(asked.source, first).is_partial else "full")
     else:
         model = offer.choose(asked.model, "full")
-    program = model.parse(asked.source)
+    program = offer.parse(asked.source, model)
     if len(program) > limits.lines:
         raise ValueError(f"The program has {len(program):,} lines; this server runs up to {limits.lines:,}.")
     is_long = len(program) > limits.long_lines

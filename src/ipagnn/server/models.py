@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from ipagnn.inference.explain import explain_programs
-from ipagnn.inference.loaded import DEFAULT_MODELS, LoadedModel, load_cached
-from ipagnn.languages.arithmetic import Lengths, ProgramKind, Sampler
+from ipagnn.inference.loaded import DEFAULT_MODELS, LoadedModel, load_cached, with_hint
+from ipagnn.languages.arithmetic import Lengths, Program, ProgramError, ProgramKind, Sampler
+from ipagnn.languages.arithmetic.card import EXTENDED_MODEL
 from ipagnn.models import available_models
 from ipagnn.models.files import MODEL_FILE
 
@@ -69,6 +70,14 @@ class Offer:
                 "offer another model with --model."
             )
         return next((model for model in fitting if model.task == task), fitting[0])
+
+    def parse(self, source: str, model: LoadedModel) -> Program:
+        """Read a program in a model's language; the error names the model here that reads more, if that helps."""
+        try:
+            return model.parse(source)
+        except ProgramError as error:
+            sentence = f"The model {EXTENDED_MODEL} reads such programs."
+            raise with_hint(error, source, self.models.get(EXTENDED_MODEL), sentence) from None
 
 
 def _short(name: str | Path) -> str:

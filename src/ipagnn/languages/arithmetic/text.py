@@ -54,6 +54,7 @@ class ProgramError(ValueError):
         column: Column in that line, from 1; a tab is one column.
         found: What stands there.
         accepted: What could stand there.
+        hint: A sentence more, on what to do about it; empty if there is none.
     """
 
     def __init__(self, line: int, column: int, found: str, accepted: str) -> None:
@@ -62,9 +63,11 @@ class ProgramError(ValueError):
         self.column = column
         self.found = found
         self.accepted = accepted
+        self.hint = ""
 
     def __str__(self) -> str:
-        return f"line {self.line}, column {self.column}: found {self.found}; accepted: {self.accepted}."
+        hint = self.hint and f" {self.hint}"
+        return f"line {self.line}, column {self.column}: found {self.found}; accepted: {self.accepted}.{hint}"
 
 
 def parse(source: str, condition_modulus: int | None = None, *, grammar: Grammar = PAPER) -> Program:

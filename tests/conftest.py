@@ -35,6 +35,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells have what they run in the background ignore Ctrl-C, and processes that tests interrupt would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+os.environ.pop("COLUMNS", None)  # readline sets it in the workers of pytest-xdist, and answers would be wrapped by it
+
 EXTENDED = Grammar(
     modulus=10**12,
     variables=10,

@@ -10,17 +10,24 @@ from hypothesis import strategies as st
 
 from ipagnn.evaluation.semantics import read_semantics
 from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, execute
-from ipagnn.languages.arithmetic.table_run import ENDS
-from ipagnn.models import ProgramModel, available_models, load_model
+from ipagnn.languages.arithmetic.table_run import ENDS, GAVE_UP
+from ipagnn.models import ProgramModel, load_model
+from ipagnn.models.automata import AutomataModel
 from ipagnn.models.tabulated import TabulatedModel
 
 Make = Callable[..., ProgramModel]
-PACKAGED = [name for name in available_models() if name.startswith("env-ipa-gnn")]
+PACKAGED = ("env-ipa-gnn-full", "env-ipa-gnn-partial", "env-ipa-gnn-any")
 
 
 @cache
 def packaged(name: str) -> TabulatedModel:
-    return TabulatedModel(load_model(name).eval())
+    model = load_model(name)
+    return TabulatedModel(model if model.trained_digits is None else model.with_digits(3))
+
+
+@cache
+def automata(digits: int) -> AutomataModel:
+    return AutomataModel(load_model("env-ipa-gnn-any").with_digits(digits))  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=["exact", *PACKAGED])
@@ -51,6 +58,17 @@ def test_every_answer_is_that_of_the_interpreter(lookup: Make, length: int, seed
         run = model.run(table)
         assert run.value[0] == execute(program).value
         assert run.trace_length[0] == execute(program).trace_length
+
+
+@settings(max_examples=60, deadline=None)
+@given(length=st.integers(2, 300), seed=st.integers(0, 2**32), digits=st.integers(1, 18))
+def test_every_answer_over_automata_is_that_of_the_interpreter(length: int, seed: int, digits: int) -> None:
+    model = automata(digits)
+    table = Sampler("full", Lengths.exact(length), model.model.config.grammar, seed).table(0, 4)
+    run = model.run(table, max_steps=1_000_000)
+    ended = run.status == ENDS
+    assert np.array_equal(run.results[ended, 0], table.target[ended])
+    assert (run.status[~ended] == GAVE_UP).all()  # long traces are given up, not answered wrongly
 
 
 def test_deep_loops(tabulated: TabulatedModel) -> None:

@@ -15,8 +15,10 @@ from ipagnn.languages.arithmetic._compiled.graph import paper_steps
 from ipagnn.languages.arithmetic.grammar import PAPER, Grammar, Lengths
 from ipagnn.languages.arithmetic.program import Line, Program
 from ipagnn.languages.arithmetic.reference import loops_around
-from ipagnn.languages.arithmetic.reference_sampler import START, Shape, State, draw_program, refinements
+from ipagnn.languages.arithmetic.reference_sampler import START, State, draw_program, refinements
 from ipagnn.languages.arithmetic.sampler import TRAINING, Sampler
+
+Shape = tuple[tuple[str, int], ...]  # the kind and indentation of each line
 
 
 def shape_probabilities(length: int, grammar: Grammar = PAPER) -> dict[Shape, Fraction]:

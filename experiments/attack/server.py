@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from ipagnn.languages.arithmetic import ProgramError, execute, parse
 from ipagnn.languages.arithmetic.interpreter import ExecutionError
-from ipagnn.models import available_models
+from ipagnn.models import available_models, load_model
 
 from .mutations import mutated_values, texts
 from .tally import HANG_SECONDS, Tally, peak_mb
@@ -63,6 +63,7 @@ def attack_requests(server: Server, count: int, deadline: float, seed: int, clie
     """Send mutated programs to all models."""
     tally, lock = Tally("requests"), threading.Lock()
     models = available_models()
+    grammars = {name: load_model(name).config.grammar for name in models}
 
     def work(rank: int) -> None:
         draw = random.Random(f"{seed} {rank}")
@@ -87,8 +88,13 @@ def attack_requests(server: Server, count: int, deadline: float, seed: int, clie
                 if status == 200:
                     document = json.loads(answer)
                     with suppress(ProgramError, ExecutionError):
-                        true = execute(parse(source), max_steps=10_000).value
-                        tally.wrong += document["true_value"] is not None and document["true_value"] != true
+                        grammar = grammars[document["model"]]
+                        rules = {"wrap": grammar.wrap, "variable": grammar.target_variable}
+                        true = execute(
+                            parse(source, grammar=grammar), grammar.modulus, grammar.condition_modulus, 10_000, **rules
+                        ).value
+                        said = document["true_value"]  # text where JavaScript would round it
+                        tally.wrong += said is not None and int(said) != true
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(clients)]
     for thread in threads:

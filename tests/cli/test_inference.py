@@ -79,7 +79,7 @@ def test_forty_columns_are_enough(weights: Path, tmp_path: Path, run_terminal: A
         assert "while v1 > 0:" in text
     if command == "models":
         assert all(name in text for name in available_models())
-        marked = [line.split()[0] for line in text.splitlines() if " * " in line]
+        marked = re.findall(r"^ *(\S+) \* ", text, re.MULTILINE)
         assert marked == ["env-ipa-gnn-full", "env-ipa-gnn-partial"]
         assert "…" not in text
 

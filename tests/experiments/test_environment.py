@@ -22,13 +22,13 @@ LIKELIHOOD = frozenset({"likelihood"})
 
 @pytest.fixture(scope="module", params=["environment"])
 def script(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    known = dict(MODELS)
+    known = set(MODELS)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[2] / "experiments"))
         patch.delitem(sys.modules, request.param, raising=False)  # that it registers its models again
         yield importlib.import_module(request.param)
-    MODELS.clear()  # its models are not for other tests
-    MODELS.update(known)
+    for name in set(MODELS) - known:  # its models are not for other tests
+        del MODELS[name]
 
 
 @pytest.mark.slow

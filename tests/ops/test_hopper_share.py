@@ -2,11 +2,11 @@
 
 import pytest
 
-from ipagnn.ops.pointer.hopper.launcher import part
 from ipagnn.training import TrainConfig
 
 
 def test_each_takes_its_part_of_the_clusters() -> None:
+    part = pytest.importorskip("ipagnn.ops.pointer.hopper.launcher", exc_type=ImportError).part  # needs triton
     assert part(15, 1) == 15
     assert (part(15, 4), part(3, 4)) == (3, 1)
 

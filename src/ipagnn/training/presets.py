@@ -150,7 +150,7 @@ def preset(name: PresetName, model: str = "", task: str = "full") -> TrainConfig
             data=DataConfig(trace_limit=60, budget="static", budget_cap=60),
             optimizer=OptimizerConfig(beta_2=0.98, max_grad_norm=1.0, warmup=200 * stages[0].batch_size),
             run=RunConfig(
-                threads=2,
+                threads=2 if name == "environment" else 1,  # its compiled code shares a step among threads; torch waits
                 validation_count=1_000 if name == "environment" else 250,
                 validation_every=10_000_000,  # so only at the end of each stage
                 checkpoint_every=30.0,

@@ -56,6 +56,8 @@ class Server:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         return time.monotonic() - began
 
 

@@ -5,6 +5,7 @@ Weights are whole numbers, so that every choice is exact and the same on every m
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Final
 
 from ipagnn._common.options import options_from_dict, options_to_dict
@@ -24,7 +25,7 @@ MAX_LENGTH: Final = 1_000
 COMPARISONS: Final = (">", "<", ">=", "<=")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Grammar:
     """The language: what may be drawn, and how often. The defaults are the paper's language.
 
@@ -170,12 +171,12 @@ class Grammar:
                 "grammar goes past it. Set it to 0."
             )
 
-    @property
+    @cached_property
     def is_extended(self) -> bool:
         """Whether programs go past the paper's language: more data variables, other operands, larger numbers, ..."""
         return self.tokens > 4 or any(getattr(self, name) != default for name, default in _EXTENSIONS.items())
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         """Tokens of a line: four, and more if numbers above 999 may be drawn."""
         return 3 + len(number_ids(max(self.initial_values[1], self.operands[1], self.factors[1])))

@@ -158,7 +158,7 @@ def token_order(tokens, vocabulary, chunk):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def fill_plan(  # type: ignore[no-untyped-def]
-    step_offsets, program, true, false, branches, tokens, target, vocabulary, chunk, row_chunk,
+    step_offsets, program, node, edges, row_target, node_tokens, target, vocabulary, chunk, row_chunk,
     to_offsets, to_chunks, to_first_chunk, to_chunk_offsets, to_true, to_false,
     to_arrival_offsets, to_arrivals, to_order, to_tokens, to_branches, to_target,
 ):  # fmt: skip
@@ -172,11 +172,12 @@ def fill_plan(  # type: ignore[no-untyped-def]
             to_offsets[g, t] = offsets[g, min(t, steps)]
     for row in range(count):
         at = place[row]
-        to_true[at] = place[true[row]] if 0 <= true[row] < count else true[row]
-        to_false[at] = place[false[row]] if 0 <= false[row] < count else false[row]
-        to_branches[at] = branches[row]
+        true, false = row_target[row, 0], row_target[row, 1]
+        to_true[at] = place[true] if 0 <= true < count else true
+        to_false[at] = place[false] if 0 <= false < count else false
+        to_branches[at] = edges[row, 1]
         for k in range(4):
-            to_tokens[at, k] = tokens[row, k]
+            to_tokens[at, k] = node_tokens[node[row], k]
     arrival_offsets, arrivals = build_arrivals(to_true[:count], to_false[:count], programs)
     to_arrival_offsets[: len(arrival_offsets)] = arrival_offsets
     to_arrivals[: len(arrivals)] = arrivals

@@ -45,8 +45,9 @@ def build_rows(successors, offsets, starts, exits, steps):  # type: ignore[no-un
     Both passes walk each graph's frontier step by step, so the work is proportional to rows, not to nodes x steps.
 
     Returns:
-        step_offsets int64 [step + 1]; node and graph int32 [row]; target int32 [row, side], a row of the next step,
-        rows + i for the exit of graph i, -1 for no edge or one from which the exit is out of reach.
+        step_offsets int64 [step + 1]; node and graph int32 [row]; edges bool [row, side], which successors are edges;
+        target int32 [row, side], a row of the next step, rows + i for the exit of graph i, -1 for no edge or one from
+        which the exit is out of reach.
     """
     graphs, sides = len(starts), successors.shape[1]
     longest = 0
@@ -85,6 +86,7 @@ def build_rows(successors, offsets, starts, exits, steps):  # type: ignore[no-un
     rows = step_offsets[last]
     row_node = np.empty(rows, np.int32)
     row_graph = np.empty(rows, np.int32)
+    edges = np.zeros((rows, sides), np.bool_)
     target = np.full((rows, sides), -1, np.int32)
     row_of = np.empty(len(successors), np.int64)
     cursor = step_offsets.copy()  # the next free row of each step; graphs come in order, so rows are sorted by graph
@@ -106,6 +108,7 @@ def build_rows(successors, offsets, starts, exits, steps):  # type: ignore[no-un
                 for side in range(sides):
                     if not _is_edge(successors, n, side):
                         continue
+                    edges[here + i, side] = True
                     m = successors[n, side]
                     if m == exits[b]:
                         target[here + i, side] = rows + b
@@ -119,4 +122,4 @@ def build_rows(successors, offsets, starts, exits, steps):  # type: ignore[no-un
             frontier, upcoming = upcoming, frontier
             size = grown
             t += 1
-    return step_offsets[: last + 1], row_node, row_graph, target
+    return step_offsets[: last + 1], row_node, row_graph, edges, target

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ipagnn.data.graphs import Graphs, Tensors, edge_mask
+from ipagnn.data.graphs import Graphs, Tensors
 from ipagnn.ops._compiled.rows import build_rows
 from ipagnn.ops.call import PointerCall, Result
 from ipagnn.ops.pointer.equations import branch_decisions, divide, spread
@@ -45,12 +45,10 @@ class Rows(Tensors):
 
 def plan_rows(graphs: Graphs) -> Rows:
     """The node-steps that can matter to the final state of an exit."""
-    device, graphs = graphs.device, graphs.to("cpu")
     fields = (graphs.successors, graphs.offsets, graphs.start, graphs.exits, graphs.steps)
-    offsets, node, graph, target = build_rows(*(np.ascontiguousarray(x.numpy()) for x in fields))
-    rows = torch.from_numpy(node)
-    edges = edge_mask(graphs)[rows.long()]
-    return Rows(tuple(offsets.tolist()), rows, torch.from_numpy(graph), edges, torch.from_numpy(target)).to(device)
+    offsets, *made = build_rows(*(np.ascontiguousarray(x.numpy(force=True)) for x in fields))
+    rows = Rows(tuple(offsets.tolist()), *map(torch.from_numpy, made))
+    return rows if graphs.device.type == "cpu" else rows.to(graphs.device)
 
 
 def steps_of_rows(rows: Rows) -> Tensor:

@@ -143,9 +143,7 @@ class Plan:
         rows = graphs.plan(plan_rows)
         plan = Plan.empty(Capacity.of(rows, len(graphs), groups), "cpu", pinned=pinned)
         wanted = torch.zeros(len(graphs), dtype=torch.int64) if target is None else target
-        true, false = rows.target.t().contiguous()
-        branches = rows.edges[:, 1].contiguous()
-        of_batch = (rows.graph, true, false, branches, tokens[rows.node], wanted)
+        of_batch = (rows.graph, rows.node, rows.edges, rows.target, tokens, wanted)
         of_plan = (
             plan.offsets, plan.chunks, plan.first_chunk, plan.chunk_offsets, plan.true, plan.false,
             plan.arrival_offsets, plan.arrivals, plan.order, plan.tokens, plan.branches, plan.target,

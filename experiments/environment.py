@@ -179,15 +179,19 @@ class OneSlot(EnvIPAGNN):
         return super()._run(replace(batch, node_tokens=tokens), graphs, record, all_nodes)
 
 
+class _ClampedLoss:
+    """Loss of the models that clamp the likelihood."""
+
+    def loss(self, output: object, batch: Batch) -> Tensor:
+        """-log max(P(target), 1e-9). [program]"""
+        return super().loss(output, batch).clamp_max(20.723265)  # type: ignore[misc, no-any-return]
+
+
 @register
-class Clamped(EnvIPAGNN):
+class Clamped(_ClampedLoss, EnvIPAGNN):  # type: ignore[misc]
     """Likelihood clamped at 1e-9."""
 
     name: ClassVar[str] = "env-clamped"
-
-    def loss(self, output: object, batch: Batch) -> Tensor:  # type: ignore[override]
-        """-log max(P(target), 1e-9). [program]"""
-        return super().loss(output, batch).clamp_max(20.723265)  # type: ignore[arg-type]
 
 
 @register
@@ -310,11 +314,19 @@ class ConditionsWrite(_Rows):
     conditions_write: ClassVar[bool] = True
 
 
+@register
+class ConditionsWriteClamped(_ClampedLoss, ConditionsWrite):  # type: ignore[misc]
+    """The same with the likelihood clamped at 1e-9, since its gradients are beyond any limit without."""
+
+    name: ClassVar[str] = "env-conditions-write-clamped"
+
+
 def named(model: str) -> Change:
-    """The model of that name, with the same options."""
+    """The model of that name, with the same options. Steps whose gradient is not finite are skipped."""
 
     def change(config: TrainConfig) -> TrainConfig:
-        return preset("environment", model).replace(stages=config.stages, seed=config.seed)
+        same = {"stages": config.stages, "seed": config.seed, "on_nan": "skip"}
+        return preset("environment", model).replace(**same)
 
     return change
 
@@ -356,6 +368,9 @@ ROWS: Final[dict[str, Row]] = {
     "one-slot": Row("beliefs without slots: one for all variables", named("env-one-slot")),
     "learned-addresses": Row("learned instead of given addressing", named("env-learned-addresses")),
     "conditions-write": Row("conditions may write", named("env-conditions-write")),
+    "conditions-write-clamped": Row(
+        "conditions may write, likelihood clamped at 1e-9", named("env-conditions-write-clamped")
+    ),
     "lstm": Row("an LSTM cell per slot", named("env-lstm")),
     "divided": Row("likelihood divided by the mass that arrived", named("env-divided")),
     "at-once": Row("no rising lengths: 2 to 10 lines from the start", at_once("uniform")),

@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def described() -> str:
             public = () if issubclass(found, torch.nn.Module) else sorted(vars(found))
             attributes = ((key, inspect.getattr_static(found, key)) for key in public if not key.startswith("_"))
             for key, attribute in attributes:
-                if isinstance(attribute, property):
+                if isinstance(attribute, property | cached_property):
                     lines.append(f"    {key}")
                 elif callable(getattr(found, key)):
                     lines.append(f"    {key}{signature(getattr(found, key))}")

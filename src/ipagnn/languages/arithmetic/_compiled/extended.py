@@ -218,7 +218,7 @@ def _write_lines(rules, extension, scratch, declared, count, tokens):  # type: i
             _write_number(row, 1)
         else:
             row[:] = 0
-            write_plain(row, depth, kind)
+            write_plain(tokens, line, depth, kind)
         line += 1
     return arithmetic
 

@@ -64,6 +64,8 @@ def _times(a, b, modulus):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def multiply_modulo(a, b, modulus):  # type: ignore[no-untyped-def]
     """`a * b % modulus` for `0 <= a, b < modulus <= 10**18`."""
+    if modulus <= _SPLIT:
+        return a * b % modulus  # faster where it fits
     if b <= _SPLIT:
         return _times(a, b, modulus)
     upper = _times(_times(a, b // _SPLIT, modulus), _SPLIT, modulus)

@@ -388,6 +388,19 @@ def some(mixed: ProgramTable) -> ProgramTable:
     return mixed.take([i for i, program in enumerate(mixed) if len(program) <= 40])
 
 
+def memory_taken(prepare: str, script: str, *arguments: object) -> int:
+    """Bytes that a process of its own takes while it runs `script`, more than it had after `prepare`.
+
+    The largest memory is read from the process's own map: `ru_maxrss` also counts what its parent had when it forked.
+    """
+    if not Path("/proc/self/status").exists():
+        pytest.skip("the memory of a process is read from /proc, which is not there")
+    peak = "next(1024 * int(x.split()[1]) for x in open('/proc/self/status') if x.startswith('VmHWM'))"
+    whole = f"import sys\n{prepare}\nbefore = {peak}\n{script}\nprint({peak} - before)"
+    command = [sys.executable, "-c", whole, *map(str, arguments)]
+    return int(subprocess.run(command, capture_output=True, check=True, text=True, timeout=900).stdout)
+
+
 def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], **tolerance: float) -> None:
     assert ours.keys() == theirs.keys()
     for key, value in ours.items():

@@ -2,8 +2,7 @@
 
 import json
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ import pytest
 from ipagnn.data import generate, program_files, recipe
 from ipagnn.data.program_files import ProgramFile
 from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, format_program
+
+from ..conftest import memory_taken
 
 GOOD = "v0 = 4\nv0 += 3"
 MASKED = "v0 = 4\n[MASK]"
@@ -188,17 +189,10 @@ def test_bad_parquet(tmp_path: Path) -> None:
         read(tmp_path / "t.parquet")
 
 
-def peak_memory(source: str) -> int:
-    """Bytes that a process of its own took more while it did what `source` says than before."""
-    script = (
-        "import resource, sys; from pathlib import Path; from ipagnn.data.program_files import ProgramFile; "
-        "from ipagnn.data import DataSetError; from ipagnn.data.shards import decode_shard; "
-        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024; before = peak()\n"
-        f"try:\n    {source}\nexcept ValueError as error:\n    assert not str(error).startswith('none')\n"
-        "print(peak() - before)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
-    return int(done.stdout)
+READERS = (
+    "from pathlib import Path; from ipagnn.data.program_files import ProgramFile; "
+    "from ipagnn.data.shards import decode_shard"
+)
 
 
 @pytest.mark.parametrize(
@@ -206,15 +200,19 @@ def peak_memory(source: str) -> int:
 )
 def test_small_files_cannot_take_much_memory(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "bomb.parquet"
-    columns: dict[str, Any] = {
-        "text": {"source": pa.array(["#" * 2_600_000] * 1024)},
-        "tokens": {"tokens": pa.array([np.ones(2**26, np.int16)] * 4, pa.list_(pa.int16()))},
-        "plain": {"source": pa.array(["#" * 2_600_000] * 200)},
+    columns: dict[str, Callable[[], dict[str, Any]]] = {
+        "text": lambda: {"source": pa.array(["#" * 2_600_000] * 1024)},
+        "tokens": lambda: {"tokens": pa.array([np.ones(2**26, np.int16)] * 4, pa.list_(pa.int16()))},
+        "plain": lambda: {"source": pa.array(["#" * 2_600_000] * 200)},
     }
-    pq.write_table(pa.table(columns[kind]), path, compression="zstd", use_dictionary=kind != "plain")
+    pq.write_table(pa.table(columns[kind]()), path, compression="zstd", use_dictionary=kind != "plain")
     assert path.stat().st_size < 300_000
-    assert peak_memory(f"list(ProgramFile(Path({str(path)!r}), skip_invalid=True))") < 400 * 2**20
-    assert peak_memory(f"decode_shard(Path({str(path)!r}).read_bytes(), 'x')") < 400 * 2**20
+    for read in (
+        "list(ProgramFile(Path(sys.argv[1]), skip_invalid=True))",
+        "decode_shard(Path(sys.argv[1]).read_bytes(), 'x')",
+    ):
+        script = f"try:\n    {read}\nexcept ValueError as error:\n    assert not str(error).startswith('none')"
+        assert memory_taken(READERS, script, path) < 400 * 2**20
 
 
 def test_pipes_and_unreadable_files_are_passed_over(tmp_path: Path) -> None:

@@ -118,15 +118,16 @@ def decode_shard(data: bytes, name: str, recipe: Recipe | None = None) -> Progra
             raise DataSetError(
                 f"The shard {name} has {about.num_rows:,} programs of {values:,} values, too many to read."
             )
-        arrow = file.read([column for column in SCHEMA.names if column in file.schema_arrow.names])
+        for field, wide in zip(SCHEMA, WIDE_SCHEMA, strict=True):
+            found = file.schema_arrow.field(field.name).type if field.name in file.schema_arrow.names else None
+            if found not in (field.type, wide.type):
+                raise DataSetError(f"The shard {name} has no column {field.name} of type {field.type}.")
+        arrow = file.read(SCHEMA.names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataSetError(f"The shard {name} is not a Parquet file: {error}.") from error
-    for field, wide in zip(SCHEMA, WIDE_SCHEMA, strict=True):
-        found = arrow.schema.field(field.name).type if field.name in arrow.column_names else None
-        if found not in (field.type, wide.type):
-            raise DataSetError(f"The shard {name} has no column {field.name} of type {field.type}.")
-        if arrow.column(field.name).null_count:
-            raise DataSetError(f"The shard {name} has rows without {field.name}.")
+    for column in SCHEMA.names:
+        if arrow.column(column).null_count:
+            raise DataSetError(f"The shard {name} has rows without {column}.")
     width, extended = (4, False) if recipe is None else (recipe.grammar.tokens, recipe.grammar.is_extended)
     tokens = arrow.column("tokens").combine_chunks()
     offsets = np.asarray(tokens.offsets).astype(np.int64)

@@ -343,14 +343,18 @@ def _write_lines(rules, scratch, tokens):  # type: ignore[no-untyped-def]
             arithmetic += 1
         elif kind == IF:
             operation = rules.conditions[below(random, len(rules.conditions))]
-            _write_line(tokens, line, depth, operation, _V0, rules.condition_least + below(random, rules.condition_values))
+            _write_line(
+                tokens, line, depth, operation, _V0, rules.condition_least + below(random, rules.condition_values)
+            )
         elif kind == COUNTER:
             # The counters of the enclosing loops stand first in the list; any of the rest may be swapped to be next.
             chosen = loops + below(random, rules.counters - loops)
             counter = counters[chosen]
             counters[chosen] = counters[loops]
             counters[loops] = counter
-            _write_line(tokens, line, depth, _OP_ASSIGN, _V0 + counter, rules.count_least + below(random, rules.count_values))
+            _write_line(
+                tokens, line, depth, _OP_ASSIGN, _V0 + counter, rules.count_least + below(random, rules.count_values)
+            )
         elif kind == WHILE:  # follows its COUNTER directly, and is followed by its DECREMENT
             _write_line(tokens, line, depth, _OP_WHILE, _V0 + counter, 0)
         elif kind == DECREMENT:

@@ -59,6 +59,9 @@ def peak_memory_mb(device: torch.device) -> float:
     """Largest memory of this process so far, on the device that computes."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e6
+    status = Path("/proc/self/status")  # on Linux, where `ru_maxrss` counts what the parent had, too
+    if status.exists():
+        return next(1024 * int(x.split()[1]) for x in status.read_text().splitlines() if x.startswith("VmHWM")) / 1e6
     try:
         import resource
     except ImportError:  # no such thing on Windows

@@ -3,6 +3,7 @@
 import { number } from "./number.js";
 import { html, percent } from "./svg.js";
 
+const LEAST_SHOWN = 0.0005; // what is less prints as 0.0%
 const SHORT = 6; // digits of results that stand beside their bars; longer ones stand above them
 
 export function results(told) {
@@ -39,7 +40,8 @@ export function trust(told) {
 
 function bars(told) {
   const exact = new Map((told.exact ?? []).map((one) => [one.value, one]));
-  const rows = told.top.map((one) => ({ ...one, exact: exact.get(one.value)?.probability ?? 0 }));
+  const shown = told.top.filter((one, i) => i === 0 || one.probability >= LEAST_SHOWN);
+  const rows = shown.map((one) => ({ ...one, exact: exact.get(one.value)?.probability ?? 0 }));
   const seen = new Set(rows.map((one) => one.value));
   for (const one of (told.exact ?? []).slice(0, 5)) {
     if (!seen.has(one.value)) rows.push({ value: one.value, probability: one.predicted, exact: one.probability });

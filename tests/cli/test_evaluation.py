@@ -201,7 +201,8 @@ def test_figures_are_written(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["paths", "--out", "x.gif"], "must end in .pdf, .svg or .png"),
+        (["paths", "--out", "x.gif"], "must end in .svg, .pdf or .png"),
+        (["paths", "--out", "gone/x.svg"], "there is no folder gone; make it first"),
         (["accuracy"], "name them with --model"),
         (["nonsense"], "accuracy"),
         (["representation", "--program", "a.py", "--program", "b.py"], "--program was given 2 times"),

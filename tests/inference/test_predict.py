@@ -173,6 +173,16 @@ def test_html_escapes_and_names_the_truth(model: ProgramModel) -> None:
     assert "while v0 &gt; 0" in endless
 
 
+def test_results_that_print_as_nothing_are_left_out_of_tables(run: Run, model: ProgramModel) -> None:
+    answer = predict("v0 = 7")
+    assert [each.value for each in answer.shown()] == [7] == [each.value for each in answer.top(1)]
+    assert len(answer.top()) == len(answer.to_dict()["top"]) == 5
+    assert " 0.0%" not in run("predict", "-", stdin=b"v0 = 7").out
+    assert answer._repr_html_().count("<tr>") == 2
+    unsure = predict(LOOP, model)
+    assert unsure.shown(9) == unsure.top(9)
+
+
 def test_json(run: Run, weights: Path) -> None:
     done = run("predict", "-", "--model", weights, "--json", stdin=LOOP.encode())
     assert done.code == 0, done.err

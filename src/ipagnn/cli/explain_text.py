@@ -36,7 +36,7 @@ def print_prediction(console: Console, prediction: Prediction, count: int) -> No
     if exact:
         table.add_column("exact", justify="right")
     shares = {c.value: c.probability for c in exact or ()}
-    for candidate in prediction.top(count):
+    for candidate in prediction.shown(count):
         true = candidate.value == prediction.true_value
         share = candidate.probability
         cells: list[str | Text] = [str(candidate.value), f"{share:.1%}"]

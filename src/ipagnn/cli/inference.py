@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from ipagnn.cli.sources import Source, read_sources
-from ipagnn.cli.terminal import DIGITS, EXIT_BAD_INPUT, check_plot, output
+from ipagnn.cli.terminal import DIGITS, EXIT_BAD_INPUT, check_output, output
 
 if TYPE_CHECKING:
     from ipagnn.inference.explain import Explanation
@@ -34,7 +34,7 @@ _BUDGET = typer.Option(
     "the model, which is 3 times T(x) for ipa-gnn-full and ipa-gnn-partial, as T(x) counts two rounds per loop]",
     show_default=False,
 )
-_TOP = typer.Option(min=1, help="Number of results to show.")
+_TOP = typer.Option(min=1, help="Number of results to show. The table leaves out those below 0.05%.")
 _WITH_SIZE = 65  # columns from which sizes are shown
 _CHUNK = 256  # programs that are read, run and answered at a time
 
@@ -78,7 +78,7 @@ def predict(
     from ipagnn.inference.predict import predict as run
 
     if plot is not None:
-        check_plot("--plot", plot)
+        check_output("--plot", plot)
 
     def show(console: Console, prediction: "Prediction") -> None:
         print_prediction(console, prediction, top)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ipagnn.cli.evaluation import DEVICE, LENGTHS, TOLERANCE, on_test_set
-from ipagnn.cli.terminal import output, progress
+from ipagnn.cli.terminal import check_output, output, progress
 
 if TYPE_CHECKING:
     from ipagnn.evaluation import Summary
@@ -63,11 +63,10 @@ def figure(
     `ipagnn figure pointer --model runs/a --program mine.py --out pointer.png`
     """
     from ipagnn.reporting import figures
-    from ipagnn.reporting.style import FORMATS, save
+    from ipagnn.reporting.style import save
 
     target = out or Path(f"{name}.pdf")
-    if target.suffix.removeprefix(".").lower() not in FORMATS:
-        raise ValueError(f"--out is {target}; its name must end in .pdf, .svg or .png.")
+    check_output("--out", target)
     if name == "accuracy":
         from ipagnn.reporting.figure_accuracy import accuracy_figure
 
@@ -132,8 +131,7 @@ def report(
     from ipagnn.reporting.runs import load_run, read_run, save_evaluation
     from ipagnn.training.runs.listing import find_runs
 
-    if out.suffix != ".html":
-        raise ValueError(f"--out is {out}; its name must end in .html.")
+    check_output("--out", out, (".html",))
     runs = []
     for folder in (folder for directory in directories for folder in find_runs(directory)):
         run = read_run(folder.path)

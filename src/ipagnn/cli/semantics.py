@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ipagnn.cli.terminal import check_plot, output
+from ipagnn.cli.terminal import check_output, output
 
 if TYPE_CHECKING:
     from ipagnn.evaluation.semantics import Semantics
@@ -73,7 +73,7 @@ def semantics(
     from ipagnn.models import load_model
 
     if plot is not None:
-        check_plot("--plot", plot)
+        check_output("--plot", plot)
     loaded = load_model(model).eval()
     has_automata = loaded.runs_on == "automata"
     if not has_automata and (automaton or plot):

@@ -31,7 +31,7 @@ DIGITS = typer.Option(
     show_default=False,
 )
 
-_FORMATS = (".svg", ".pdf", ".png")
+_PICTURES = (".svg", ".pdf", ".png")
 _WIDE = 10_000  # columns where output is no terminal: lines are not wrapped
 
 
@@ -62,12 +62,14 @@ def output() -> Console:
     return Console(highlight=False, emoji=False, width=_WIDE)
 
 
-def check_plot(option: str, plot: Path) -> None:
-    """Refuse to write a picture of an unknown format or into a missing folder, before anything is computed."""
-    if plot.suffix.lower() not in _FORMATS:
-        raise ValueError(f"{option} is {plot}; its name must end in .svg, .pdf or .png.")
-    if not plot.parent.is_dir():
-        raise ValueError(f"{option} is {plot}, and there is no folder {plot.parent}; make it first.")
+def check_output(option: str, path: Path, endings: tuple[str, ...] = _PICTURES) -> None:
+    """Refuse to write a file of an unknown format or into a missing folder, before anything is computed."""
+    if path.suffix.lower() not in endings:
+        *others, last = endings
+        named = f"{', '.join(others)} or {last}" if others else last
+        raise ValueError(f"{option} is {path}; its name must end in {named}.")
+    if not path.parent.is_dir():
+        raise ValueError(f"{option} is {path}, and there is no folder {path.parent}; make it first.")
 
 
 class _Rate(ProgressColumn):

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from ipagnn.cli.terminal import TASK, check_plot, output
+from ipagnn.cli.terminal import TASK, check_output, output
 
 if TYPE_CHECKING:
     from ipagnn.training import Progress
@@ -123,7 +123,7 @@ def runs(
     from ipagnn.training.runs.listing import compare_runs, list_runs
 
     if compare is not None:
-        check_plot("--compare", compare)
+        check_output("--compare", compare)
     found = list_runs(directory)
     if compare is not None:
         compare_runs(directory, compare)

@@ -20,7 +20,7 @@ def prediction_html(prediction: "Prediction") -> str:
     """The likeliest results as a table of bars, and the truth."""
     exact = {c.value: c.probability for c in prediction.truth.exact or ()}
     rows = []
-    for candidate in prediction.top():
+    for candidate in prediction.shown():
         true = candidate.value == prediction.true_value
         share = f"<td>{exact.get(candidate.value, 0.0):.1%}</td>" if exact else ""
         rows.append(

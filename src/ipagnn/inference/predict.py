@@ -17,6 +17,8 @@ from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
 
 TOP: Final = 5
 """Number of results, the most likely first."""
+LEAST_SHOWN: Final = 0.0005
+"""What is less likely prints as 0.0%."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,11 @@ class Prediction:
         order = np.argsort(-self.probabilities, kind="stable")[:count]
         values = order if self.results is None else self.results[order]
         return [Candidate(int(v), float(p)) for v, p in zip(values, self.probabilities[order], strict=True)]
+
+    def shown(self, count: int = TOP) -> list[Candidate]:
+        """Those of `top` that print as more than 0.0%, and the first."""
+        first, *others = self.top(count)
+        return [first, *(each for each in others if each.probability >= LEAST_SHOWN)]
 
     def probability(self, value: int) -> float:
         """The probability of a result."""

@@ -34,3 +34,10 @@ def test_reading_of_pairs() -> None:
     stops[0, [0, 11, 5]] = True  # 0 beside 0, 1 beside 1, and 5 beside 0
     stops[0, 70] = True  # 0 beside 7
     assert reading(replace(below, stops=stops)) == "state 0 stops at 4 of 100 pairs: does not hold at 3, holds at 1"
+
+
+def test_few_states_of_large_automata_are_described() -> None:
+    stay = np.zeros((5, 100), np.int32)
+    large = Automaton(OPERATION_ID["if <"], None, stay, stay, np.ones(stay.shape, np.bool_))
+    assert reading(large).endswith("state 2 stops at 100 of 100 pairs: does not hold at 100; and 2 states more")
+    assert "state 3" not in reading(large)

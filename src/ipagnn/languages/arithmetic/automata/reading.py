@@ -2,10 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from ipagnn.languages.arithmetic.automata import DIGITS, PAIRS, Automaton
+
+SHOWN: Final = 3
+"""States that are described; `--automaton` prints all."""
 
 
 def reading(automaton: Automaton) -> str:
@@ -34,7 +38,7 @@ def reading(automaton: Automaton) -> str:
         parts.append(f"state {state}: {described}")
     if len(automaton) == 1 and automaton.stops.all():
         return f"stops at the first digit: {parts[0].removeprefix('state 0: ')}"
-    return "; ".join(parts)
+    return _joined(parts)
 
 
 def _reading_of_pairs(automaton: Automaton) -> str:
@@ -45,7 +49,13 @@ def _reading_of_pairs(automaton: Automaton) -> str:
         if decisions:
             described = ", ".join(f"{decision} at {count}" for decision, count in sorted(decisions.items()))
             parts.append(f"state {state} stops at {len(stops)} of {PAIRS} pairs: {described}")
-    return "; ".join(parts)
+    return _joined(parts)
+
+
+def _joined(parts: list[str]) -> str:
+    """The first states; automata that are far from the true ones have dozens."""
+    more = f"; and {len(parts) - SHOWN} states more" if len(parts) > SHOWN else ""
+    return "; ".join(parts[:SHOWN]) + more
 
 
 def _decision(automaton: Automaton, state: int, symbol: int) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ipagnn.data import Batch, collate
+from ipagnn.data import Batch
+from ipagnn.data.collate import graphs_of
 from ipagnn.inference.loaded import EXACT_NODE_STEPS, LoadedModel
 from ipagnn.languages.arithmetic import Program, ProgramTable
 from ipagnn.languages.arithmetic.interpreter import MAX_STEPS
@@ -164,26 +165,20 @@ def _warnings(
         yield f"Fillings of the masked lines are a sample; the standard error of the answer is {found.error[i]:.1%}."
 
 
-def _outline(programs: Sequence[Program], chosen: LoadedModel) -> Batch:
-    """A batch without traces, which are as long as the programs run."""
-    grammar = chosen.grammar
-    return collate(
-        programs,
-        chosen.config.budget,
-        modulus=grammar.modulus,
-        condition_modulus=grammar.condition_modulus,
-        indent=chosen.config.indent,
-        extended=grammar.is_extended,
-        wrap=grammar.wrap,
-    )
-
-
 def _batches(programs: Sequence[Program], chosen: LoadedModel) -> Iterator[tuple[list[int], float, int]]:
     """Which programs run together, how much mass to prune, and nodes times steps of all. Programs of like steps do."""
     if not programs:
         return
-    outline = _outline(programs, chosen)
-    nodes, steps = outline.node_offsets.diff().tolist(), outline.steps.tolist()
+    grammar = chosen.grammar
+    offsets, *_, given = graphs_of(
+        ProgramTable.from_programs(programs),
+        chosen.config.budget,
+        grammar.modulus,
+        grammar.condition_modulus,
+        grammar.is_extended,
+        grammar.wrap,
+    )
+    nodes, steps = np.diff(offsets).tolist(), given.tolist()
     order = sorted(range(len(programs)), key=lambda i: (steps[i], nodes[i], i))
     for long in (False, True):
         group: list[int] = []

@@ -60,10 +60,8 @@ def build_rows(successors, offsets, starts, exits, steps):  # type: ignore[no-un
     step_offsets = np.zeros(longest + 2, np.int64)
     for b in range(graphs):  # first pass: count
         _steps_to_exit(successors, offsets[b], offsets[b + 1], exits[b], distance)
-        size = 0
-        if distance[starts[b]] <= steps[b] and starts[b] != exits[b]:
-            frontier[0] = starts[b]
-            size = 1
+        frontier[0] = starts[b]
+        size = int(distance[starts[b]] <= steps[b] and starts[b] != exits[b])
         t = 0
         while size:
             step_offsets[t + 1] += size
@@ -91,10 +89,8 @@ def build_rows(successors, offsets, starts, exits, steps):  # type: ignore[no-un
     row_of = np.empty(len(successors), np.int64)
     cursor = step_offsets.copy()  # the next free row of each step; graphs come in order, so rows are sorted by graph
     for b in range(graphs):  # second pass: fill
-        size = 0
-        if distance[starts[b]] <= steps[b] and starts[b] != exits[b]:
-            frontier[0] = starts[b]
-            size = 1
+        frontier[0] = starts[b]
+        size = int(distance[starts[b]] <= steps[b] and starts[b] != exits[b])
         t = 0
         while size:
             here = cursor[t]

@@ -40,29 +40,6 @@ from ipagnn.languages.arithmetic.tables import ValueTables, program_statements
 from ipagnn.languages.arithmetic.vocabulary import MULTIPLY, OPERATION, VARIABLE
 
 EXACT = ValueTables.exact()
-FIVE_BY_FIVE = """\
-v0 = 0
-v1 = 5
-while v1 > 0:
-  v1 -= 1
-  v2 = 5
-  while v2 > 0:
-    v2 -= 1
-    v0 += 1
-"""
-TWO_BY_TWO_BY_TWO = """\
-v0 = 0
-v1 = 2
-while v1 > 0:
-  v1 -= 1
-  v2 = 2
-  while v2 > 0:
-    v2 -= 1
-    v3 = 2
-    while v3 > 0:
-      v3 -= 1
-      v0 += 1
-"""
 
 
 def nested(depth: int, rounds: int, body: str = "v0 += 1", start: int = 0) -> str:
@@ -81,8 +58,8 @@ def run_one(source: str, tables: ValueTables = EXACT) -> TableRun:
 @pytest.mark.parametrize(
     ("source", "value"),
     [
-        (FIVE_BY_FIVE, 25),
-        (TWO_BY_TWO_BY_TWO, 8),
+        (nested(2, 5), 25),
+        (nested(3, 2), 8),
         (nested(3, 9), 729),
         (nested(9, 9), 9**9 % 1000),
         (nested(9, 9, "v0 *= 3", start=7), 7 * pow(3, 9**9, 1000) % 1000),

@@ -69,6 +69,16 @@ def end(served: Any) -> tuple[float, str]:
     return time.monotonic() - began, errors
 
 
+def assert_answers_and_ends(served: Any, within: float) -> None:
+    """That it answers others while connections are held, and then ends in order in this many seconds."""
+    for _ in range(5):
+        assert healthy(served)
+    seconds, errors = end(served)
+    assert seconds < within
+    assert served.process.returncode == 0
+    assert not errors
+
+
 @pytest.mark.slow
 def test_half_a_header_keeps_nobody_out(own: Any) -> None:
     # As many files as processes may usually have: a server that takes all connections in runs out of them.
@@ -76,12 +86,7 @@ def test_half_a_header_keeps_nobody_out(own: Any) -> None:
     with ExitStack() as stack:
         held = [stack.enter_context(one) for one in sockets(own, ATTACKERS, b"GET / HTTP/1.1\r\nHost: loc")]
         assert len(held) > 1_000
-        for _ in range(5):
-            assert healthy(own)
-        seconds, errors = end(own)
-    assert seconds < 3
-    assert own.process.returncode == 0
-    assert not errors
+        assert_answers_and_ends(own, 3)
 
 
 def test_a_new_connection_takes_the_place_of_an_idle_one(served: Any) -> None:
@@ -146,12 +151,7 @@ def test_clients_that_never_read_keep_nobody_out(own: Any) -> None:
         for one in sockets(own, 260, FILES, receive_buffer=2_048):
             stack.enter_context(one)
         time.sleep(2)
-        for _ in range(5):
-            assert healthy(own)
-        seconds, errors = end(own)
-    assert seconds < 5
-    assert own.process.returncode == 0
-    assert not errors
+        assert_answers_and_ends(own, 5)
 
 
 def test_an_answer_that_is_read_slowly_is_whole(served: Any) -> None:

@@ -6,7 +6,7 @@ import torch
 
 from ipagnn.data import collate
 from ipagnn.evaluation import evaluate
-from ipagnn.evaluation.pointer import measure_pointer
+from ipagnn.evaluation.pointer import PointerMetrics, measure_pointer
 from ipagnn.languages.arithmetic import PAPER, Lengths, ProgramTable, Sampler, parse, trace_length
 from ipagnn.models import ProgramModel, build_model
 
@@ -27,12 +27,16 @@ def table_of(*sources: str) -> ProgramTable:
     return ProgramTable.from_programs([parse(source) for source in sources], [0] * len(sources))
 
 
-def test_a_soft_branch_by_hand() -> None:
-    batch = collate([parse(BRANCH)])
-    pointer = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0.75, 0.25], [0, 0, 0, 1], [0, 0, 0, 1.0]])
+def taken_with(true: float) -> PointerMetrics:
+    """What is measured of BRANCH where the body is taken with this probability, and all leave in time."""
+    pointer = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, true, 1 - true], [0, 0, 0, 1], [0, 0, 0, 1.0]])
     branch = torch.full((4, 4), NAN)
-    branch[1, 1] = 0.75
-    metrics = measure_pointer(pointer, branch, batch, PAPER, traced=True)
+    branch[1, 1] = true
+    return measure_pointer(pointer, branch, collate([parse(BRANCH)]), PAPER, traced=True)
+
+
+def test_a_soft_branch_by_hand() -> None:
+    metrics = taken_with(0.75)
     assert metrics.decided.tolist() == [1.0]
     assert metrics.discrete.tolist() == [0.0]
     assert metrics.exit_mass.tolist() == [1.0]
@@ -43,11 +47,7 @@ def test_a_soft_branch_by_hand() -> None:
 
 
 def test_the_wrong_branch_by_hand() -> None:
-    batch = collate([parse(BRANCH)])
-    pointer = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0.002, 0.998], [0, 0, 0, 1], [0, 0, 0, 1.0]])
-    branch = torch.full((4, 4), NAN)
-    branch[1, 1] = 0.002
-    metrics = measure_pointer(pointer, branch, batch, PAPER, traced=True)
+    metrics = taken_with(0.002)
     assert metrics.discrete.tolist() == [1.0]
     assert metrics.exit_step.tolist() == [2]
     assert metrics.path_length.tolist() == [2]

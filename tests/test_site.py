@@ -1,22 +1,18 @@
 """What `make docs` holds the site to, on a site made for it."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from .modules import load
 
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def check_site() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_site", ROOT / "docs" / "check_site.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(ROOT / "docs" / "check_site.py")
 
 
 @pytest.mark.parametrize(

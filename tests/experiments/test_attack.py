@@ -1,12 +1,10 @@
 """Readers of files that anyone may have written end with a sentence, whatever the files hold."""
 
 import importlib
-import importlib.util
 import random
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,19 +14,15 @@ from hypothesis import strategies as st
 
 from ipagnn.data import DataSetError
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "attack"
+from ..modules import EXPERIMENTS, load
+
 KINDS = ("model", "manifest", "shard", "checkpoint", "config")
 
 
 @pytest.fixture(scope="module")
 def attack() -> Callable[[str], ModuleType]:
     """A module of the attack by its name."""
-    spec = importlib.util.spec_from_file_location("attack", FOLDER / "__init__.py")
-    assert spec is not None
-    assert spec.loader is not None
-    package = importlib.util.module_from_spec(spec)
-    sys.modules["attack"] = package
-    spec.loader.exec_module(package)
+    sys.modules["attack"] = load(EXPERIMENTS / "attack" / "__init__.py", "attack")
     return lambda name: importlib.import_module(f"attack.{name}")
 
 

@@ -1,6 +1,5 @@
 """The script that draws the reliability diagram: its programs, its table and its figure."""
 
-import importlib.util
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -13,16 +12,12 @@ from ipagnn.languages.arithmetic import parse, value
 from ipagnn.languages.arithmetic.membership import outside_grammar
 from ipagnn.reporting.style import save
 
+from ..modules import EXPERIMENTS, load
+
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    path = Path(__file__).parents[2] / "experiments" / "calibration.py"
-    spec = importlib.util.spec_from_file_location("calibration", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(EXPERIMENTS / "calibration.py")
 
 
 def test_programs_of_any_form_are_programs_and_most_lie_outside(script: ModuleType) -> None:

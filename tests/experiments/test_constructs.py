@@ -1,28 +1,16 @@
 """The scripts that say what models get right, and what one of them cannot know."""
 
-import importlib.util
 from pathlib import Path
 from random import Random
-from types import ModuleType
 
 import pytest
 
 from ipagnn.languages.arithmetic import PAPER, Grammar, format_program, parse, trace, value
 from ipagnn.models import build_model, save_model
 
-SCRIPTS = Path(__file__).parents[2] / "experiments"
+from ..modules import EXPERIMENTS, load
 
-
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-constructs, arms = script("constructs"), script("arms")
+constructs, arms = load(EXPERIMENTS / "constructs.py"), load(EXPERIMENTS / "arms.py")
 
 
 @pytest.mark.parametrize("name", constructs.CONSTRUCTS)

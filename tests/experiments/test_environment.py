@@ -4,7 +4,6 @@ import importlib
 import math
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
@@ -17,6 +16,8 @@ from ipagnn.training.presets import preset
 from ipagnn.training.sources import make_source
 from ipagnn.training.stages import Stage
 
+from ..modules import EXPERIMENTS
+
 LIKELIHOOD = frozenset({"likelihood"})
 
 
@@ -24,7 +25,7 @@ LIKELIHOOD = frozenset({"likelihood"})
 def script(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     known = set(MODELS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parents[2] / "experiments"))
+        patch.syspath_prepend(str(EXPERIMENTS))
         patch.delitem(sys.modules, request.param, raising=False)  # that it registers its models again
         yield importlib.import_module(request.param)
     for name in set(MODELS) - known:  # its models are not for other tests

@@ -1,6 +1,5 @@
 """The code in docs/extending.md and docs/models.md works as it stands."""
 
-import importlib.util
 import json
 import os
 import re
@@ -17,6 +16,8 @@ import ipagnn
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import MODELS, ProgramModel, build_model, load_model, register_file, save_model
 
+from ..modules import load
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -26,13 +27,9 @@ def code_of(page: str) -> list[str]:
 
 def run(name: str, code: str, folder: Path) -> ModuleType:
     """Import `code` as a module."""
-    (folder / f"{name}.py").write_text(code)
-    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    path = folder / f"{name}.py"
+    path.write_text(code)
+    return load(path)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
@@ -23,13 +24,15 @@ from torch import Tensor
 
 from ipagnn.cli.main import main
 from ipagnn.data import Batch, build_test_set
-from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler, format_program
+from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler
 from ipagnn.languages.arithmetic.cfg import steps
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
 from ipagnn.languages.arithmetic.vocabulary import OPERATION
 from ipagnn.models import Output, ProgramModel, build_model, save_model
 from ipagnn.ops.pointer.cpu import backend
 from ipagnn.ops.pointer.cpu import parts as packed_parts
+
+from .modules import EXPERIMENTS, load
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells have what they run in the background ignore Ctrl-C, and processes that tests interrupt would inherit that.
@@ -236,30 +239,8 @@ def is_sentence() -> Callable[[str], bool]:
 def mutated() -> Callable[[int], Iterator[str]]:
     """Programs with some letters, lines and numbers changed; most are not programs any more."""
 
-    def make(count: int) -> Iterator[str]:
-        draw = random.Random(8)
-        letters = "v0123456789 +-*/=<>%:\n\t[]_MASK#ifwhilebreakcontinuepasselse\u00e9\u2028\U0001f600\x00"
-        tables = [Sampler(task, Lengths.uniform((5, 10, 20)), seed=4).table(0, 200) for task in ("full", "partial")]
-        sources = [format_program(program) for table in tables for program in table]
-        for _ in range(count):
-            text = list(draw.choice(sources))
-            for _ in range(draw.choice((0, 1, 1, 2, 5, 30))):
-                at = draw.randrange(len(text) + 1)
-                kind = draw.randrange(5)
-                if kind == 0:
-                    text.insert(at, draw.choice(letters))
-                elif kind == 1:
-                    del text[at : at + draw.randrange(1, 8)]
-                elif kind == 2:
-                    text[at : at + 1] = draw.choice(letters)
-                elif kind == 3:
-                    end = at + draw.randrange(1, 60)
-                    text[at:at] = text[at:end]
-                else:
-                    text.insert(at, draw.choice(("999", "1000", "\nwhile v0 > 0:\n  v0 = 1", "\n_", "*= 999")))
-            yield "".join(text)
-
-    return make
+    mutations = load(EXPERIMENTS / "attack" / "mutations.py")
+    return lambda count: islice(mutations.texts(random.Random(8)), count)
 
 
 class Served(NamedTuple):

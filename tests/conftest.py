@@ -5,14 +5,11 @@ import io
 import json
 import os
 import pty
-import random
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
@@ -20,7 +17,6 @@ from typing import Any, ClassVar, NamedTuple
 import pytest
 import torch
 from hypothesis import strategies as st
-from torch import Tensor
 
 from ipagnn.cli.main import main
 from ipagnn.data import Batch, build_test_set
@@ -28,11 +24,7 @@ from ipagnn.languages.arithmetic import Grammar, Lengths, ProgramTable, Sampler
 from ipagnn.languages.arithmetic.cfg import steps
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables
 from ipagnn.languages.arithmetic.vocabulary import OPERATION
-from ipagnn.models import Output, ProgramModel, build_model, save_model
-from ipagnn.ops.pointer.cpu import backend
-from ipagnn.ops.pointer.cpu import parts as packed_parts
-
-from .modules import EXPERIMENTS, load
+from ipagnn.models import Output, ProgramModel, build_model
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells have what they run in the background ignore Ctrl-C, and processes that tests interrupt would inherit that.
@@ -57,17 +49,6 @@ EXTENDED = Grammar(
 """A language with all that goes past the paper's."""
 
 REFERENCE = Path(__file__).parents[1] / "../shared/reference/full_records.json"
-
-
-def decided(true: float) -> ProgramModel:
-    """An IPA-GNN that takes the true branch with probability `true`, for any input."""
-    model = build_model("ipa-gnn", hidden=8).eval()
-    with torch.no_grad():
-        branch = model.control.branch  # type: ignore[union-attr]
-        for parameter in branch.parameters():
-            parameter.zero_()
-        branch.bias.copy_(torch.tensor([true, 1 - true]).log())
-    return model
 
 
 @pytest.fixture(scope="session")
@@ -235,71 +216,11 @@ def is_sentence() -> Callable[[str], bool]:
     return check
 
 
-@pytest.fixture(scope="session")
-def mutated() -> Callable[[int], Iterator[str]]:
-    """Programs with some letters, lines and numbers changed; most are not programs any more."""
-
-    mutations = load(EXPERIMENTS / "attack" / "mutations.py")
-    return lambda count: islice(mutations.texts(random.Random(8)), count)
-
-
-class Served(NamedTuple):
-    url: str
-    process: "subprocess.Popen[str]"
-    weights: list[Path]
-
-
-@pytest.fixture(scope="session")
-def serve() -> Iterator[Callable[..., Served]]:
-    """`serve([weights, …], "--queue", 1)`: the server in a process of its own, on a free port, killed in the end."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(weights: list[Path], *arguments: object) -> Served:
-        models = [part for path in weights for part in ("--model", str(path))]
-        command = [sys.executable, "-m", "ipagnn", "serve", "--port", "0", *models, *map(str, arguments)]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONWARNINGS": ""}
-        )
-        started.append(process)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        found = re.search(r"http://\S+", process.stdout.readline())
-        assert found, process.stderr.read()
-        return Served(found.group(), process, weights)
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-@pytest.fixture(scope="session")
-def served(serve: Callable[..., Served], tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """A server of five small models: `tiny`, `tiny-partial`, `lines`, `values`, and `numbers` of a larger language."""
-    pytest.importorskip("uvicorn", reason="uvicorn is not installed; the extra `page` brings it")
-    folder = tmp_path_factory.mktemp("served")
-    names = {"tiny": "ipa-gnn", "tiny-partial": "ipa-gnn", "lines": "line-rnn", "values": "env-ipa-gnn"}
-    for seed, (name, model) in enumerate(names.items()):
-        task = "partial" if name == "tiny-partial" else "full"
-        save_model(build_model(model, hidden=16, seed=seed), folder / f"{name}.safetensors", task=task)
-    language = Grammar(
-        modulus=10**18, variables=3, initial_values=(0, 10**18 - 1), operand_variable=1, condition_variable=1, wrap=True
-    )
-    numbers = build_model("env-ipa-gnn", hidden=4, width=4, states=3, grammar=language)
-    save_model(numbers, folder / "numbers.safetensors", task="full")
-    return serve([folder / f"{name}.safetensors" for name in (*names, "numbers")])
-
-
 IP_MODELS = ("ipa-gnn", "hard-ip-rnn", "trace-rnn", "line-rnn")
 IP_CASES = [(name, {}) for name in IP_MODELS] + [(name, {"normalise": False}) for name in ("ipa-gnn", "hard-ip-rnn")]
 """These models with their options."""
 
 Make = Callable[..., ProgramModel]
-
-EXACT = {"rtol": 1e-10, "atol": 1e-12}
-
-HOWS = ("rows", "compiled", "parts")
-"""The ways in which rows run on a CPU; see `how`."""
 
 
 def reference(model: ProgramModel) -> ProgramModel:
@@ -351,24 +272,6 @@ def make() -> Make:
     return model
 
 
-@pytest.fixture
-def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """In plain torch, in compiled code, or that on three threads."""
-    if request.param == "rows":
-        monkeypatch.setattr(backend, "product", lambda kind: None)
-    if request.param == "parts":
-        monkeypatch.setattr(packed_parts, "LEAST_WORK", 1e-3)
-        torch.set_num_threads(3)
-    yield request.param
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="module")
-def some(mixed: ProgramTable) -> ProgramTable:
-    """Programs of 2 to 40 lines."""
-    return mixed.take([i for i, program in enumerate(mixed) if len(program) <= 40])
-
-
 def memory_taken(prepare: str, script: str, *arguments: object) -> int:
     """Bytes that a process of its own takes while it runs `script`, more than it had after `prepare`.
 
@@ -380,12 +283,6 @@ def memory_taken(prepare: str, script: str, *arguments: object) -> int:
     whole = f"import sys\n{prepare}\nbefore = {peak}\n{script}\nprint({peak} - before)"
     command = [sys.executable, "-c", whole, *map(str, arguments)]
     return int(subprocess.run(command, capture_output=True, check=True, text=True, timeout=900).stdout)
-
-
-def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], **tolerance: float) -> None:
-    assert ours.keys() == theirs.keys()
-    for key, value in ours.items():
-        torch.testing.assert_close(value, theirs[key], **tolerance, msg=lambda m, key=key: f"{key}: {m}")
 
 
 @pytest.fixture(scope="session")

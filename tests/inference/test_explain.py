@@ -16,7 +16,7 @@ from ipagnn.inference.explain import SHOWN_STEPS, Explanation, explain
 from ipagnn.languages.arithmetic import PAPER, Lengths, Sampler, format_program, trace
 from ipagnn.models import ProgramModel, build_model, save_model
 
-from ..conftest import decided
+from .conftest import decided
 
 Run = Callable[..., Any]
 BRANCHES = "v0 = 7\nif v0 % 10 > 3:\n  v0 += 1\nelse:\n  v0 -= 1\nv0 *= 2\n"

@@ -13,7 +13,7 @@ from ipagnn.inference.trust import loop_depth
 from ipagnn.languages.arithmetic import parse
 from ipagnn.models import build_model, save_model
 
-from ..conftest import decided
+from .conftest import decided
 
 Run = Callable[..., Any]
 PLAIN = "v0 = 7\nv0 += 2\nv0 *= 3\n"

@@ -21,7 +21,8 @@ from ipagnn.ops.pointer.cpu.math import product
 from ipagnn.ops.pointer.cpu.packed_pass import PackedPass
 from ipagnn.ops.pointer.rows import plan_rows
 
-from ..conftest import EXACT, HOWS, IP_CASES, Make, assert_same, reference
+from ..conftest import IP_CASES, Make, reference
+from .conftest import EXACT, HOWS, assert_same
 
 
 def gradients(model: ProgramModel, table: ProgramTable) -> dict[str, Tensor]:

@@ -41,6 +41,7 @@ from ipagnn.languages.arithmetic.targets import final_values
 from ipagnn.languages.arithmetic.vocabulary import variable_id
 
 from ..conftest import EXTENDED
+from ..program_texts import extended_sources
 
 LARGE = Grammar(modulus=10**12, initial_values=(0, 10**12 - 1), operands=(1, 10**6), factors=(0, 9))
 BY_DIGITS = replace(LARGE, modulus=10**18, initial_values=(0, 10**18 - 1), by_digits=True)
@@ -190,46 +191,6 @@ def test_sampled_programs_have_the_value_of_python(grammar: Grammar) -> None:
             last = grammar.variables - 1
             asked = execute(program, grammar.modulus, wrap=grammar.wrap, variable=last).value
             assert int(everything[i, last]) % grammar.modulus == asked
-
-
-@st.composite
-def extended_sources(draw: st.DrawFn) -> str:
-    """Programs of any shape, with every form of statement, that mostly end."""
-    numbers = st.integers(0, 9) | st.integers(0, 2_000) | st.integers(0, 10**12)
-    variables = st.integers(0, 4)
-    lines = [f"v{k} = {draw(numbers)}" for k in range(5)]
-
-    def operand() -> str:
-        return draw(numbers.map(str) | variables.map("v{}".format))
-
-    def block(depth: int, in_loop: bool) -> None:
-        for _ in range(draw(st.integers(1, 3))):
-            kinds = ["arithmetic", "arithmetic", "pass", *["if", "if-else", "while", "repeat"] * (depth < 3)]
-            kind = draw(st.sampled_from(kinds + ["break", "continue"] * in_loop))
-            indent = "  " * depth
-            comparison = draw(st.sampled_from([">", "<", ">=", "<="]))
-            remainder = draw(st.booleans())
-            test = f"v{draw(variables)}{' % 10' * remainder} {comparison} {draw(numbers) if remainder else operand()}:"
-            if kind == "arithmetic":
-                operator = draw(st.sampled_from(["=", "+=", "-=", "*="]))
-                right = str(draw(st.integers(0, 9))) if operator == "*=" else operand()
-                lines.append(f"{indent}v{draw(variables)} {operator} {right}")
-            elif kind == "repeat":
-                counter = 5 + depth
-                lines.extend([f"{indent}v{counter} = {draw(st.integers(0, 9))}", f"{indent}while v{counter} > 0:"])
-                lines.append(f"{indent}  v{counter} -= 1")
-                block(depth + 1, True)
-            elif kind in ("if", "if-else", "while"):
-                lines.append(f"{indent}{kind.removesuffix('-else')} {test}")
-                block(depth + 1, in_loop or kind == "while")
-                if kind == "if-else":
-                    lines.append(f"{indent}else:")
-                    block(depth + 1, in_loop)
-            else:
-                lines.append(indent + kind)
-
-    block(0, False)
-    return "\n".join(lines)
 
 
 @settings(max_examples=300, deadline=None)

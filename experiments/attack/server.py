@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ipagnn.languages.arithmetic import ProgramError, execute, parse
+from ipagnn.languages.arithmetic import Grammar, ProgramError, execute, parse
 from ipagnn.languages.arithmetic.interpreter import ExecutionError
 from ipagnn.models import available_models, load_model
 
@@ -61,6 +62,42 @@ class Server:
         return time.monotonic() - began
 
 
+@contextmanager
+def _unanswered(tally: Tally) -> Iterator[None]:
+    """Count a request that got no answer, or none in time."""
+    try:
+        yield
+    except TimeoutError:
+        tally.hangs += 1
+    except (OSError, http.client.HTTPException):
+        tally.lost += 1
+
+
+def _together(work: Callable[[int], None], clients: int, server: Server, tally: Tally) -> Tally:
+    """Let so many clients work at once, each told its number, and count what it did to the server."""
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    tally.tracebacks = server.log.read_text().count("Traceback")
+    tally.peak_mb = peak_mb(server.process.pid)
+    tally.wrong += tally.peak_mb * 1e6 > PEAK_BYTES
+    return tally
+
+
+def _is_wrong(answer: dict[str, Any], source: str, grammars: dict[str, Grammar]) -> bool:
+    """Whether an answer gives another true value than the program has."""
+    with suppress(ProgramError, ExecutionError):
+        grammar = grammars[answer["model"]]
+        rules = {"wrap": grammar.wrap, "variable": grammar.target_variable}
+        program = parse(source, grammar=grammar)
+        true = execute(program, grammar.modulus, grammar.condition_modulus, 10_000, **rules).value
+        said = answer["true_value"]  # text where JavaScript would round it
+        return said is not None and int(said) != true
+    return False
+
+
 def attack_requests(server: Server, count: int, deadline: float, seed: int, clients: int = 4) -> Tally:
     """Send mutated programs to all models."""
     tally, lock = Tally("requests"), threading.Lock()
@@ -76,37 +113,14 @@ def attack_requests(server: Server, count: int, deadline: float, seed: int, clie
                 tally.injected += 1
             body: Any = {"source": source, "model": draw.choice((None, *models))}
             body = mutated_values(body, draw) if draw.random() < 0.05 else body
-            try:
+            with _unanswered(tally):
                 status, answer = server.ask("POST", draw.choice(("/api/predict", "/api/explain")), body)
-            except TimeoutError:
-                tally.hangs += 1
-                continue
-            except (OSError, http.client.HTTPException):
-                tally.lost += 1
-                continue
-            with lock:
-                tally.refused += status in (400, 413, 422, 503)
-                tally.errors_5xx += status >= 500 and status != 503
-                if status == 200:
-                    document = json.loads(answer)
-                    with suppress(ProgramError, ExecutionError):
-                        grammar = grammars[document["model"]]
-                        rules = {"wrap": grammar.wrap, "variable": grammar.target_variable}
-                        true = execute(
-                            parse(source, grammar=grammar), grammar.modulus, grammar.condition_modulus, 10_000, **rules
-                        ).value
-                        said = document["true_value"]  # text where JavaScript would round it
-                        tally.wrong += said is not None and int(said) != true
+                with lock:
+                    tally.refused += status in (400, 413, 422, 503)
+                    tally.errors_5xx += status >= 500 and status != 503
+                    tally.wrong += status == 200 and _is_wrong(json.loads(answer), source, grammars)
 
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    tally.tracebacks = server.log.read_text().count("Traceback")
-    tally.peak_mb = peak_mb(server.process.pid)
-    tally.wrong += tally.peak_mb * 1e6 > PEAK_BYTES
-    return tally
+    return _together(work, clients, server, tally)
 
 
 def large_programs() -> list[str]:
@@ -138,34 +152,20 @@ def attack_memory(server: Server, deadline: float) -> Tally:
     tally, lock = Tally("memory"), threading.Lock()
     jobs = iter([(name, source) for source in large_programs() for name in available_models()])
 
-    def work() -> None:
+    def work(_: int) -> None:
         while True:
             with lock:
                 name, source = next(jobs, (None, ""))
                 if name is None or time.monotonic() > deadline:
                     return
                 tally.injected += 1
-            try:
+            with _unanswered(tally):
                 status, _ = server.ask("POST", "/api/explain", {"source": source, "model": name}, 2 * HANG_SECONDS)
-            except TimeoutError:
-                tally.hangs += 1
-                continue
-            except (OSError, http.client.HTTPException):
-                tally.lost += 1
-                continue
-            with lock:
-                tally.refused += status in (422, 503)
-                tally.errors_5xx += status >= 500 and status != 503
+                with lock:
+                    tally.refused += status in (422, 503)
+                    tally.errors_5xx += status >= 500 and status != 503
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    tally.tracebacks = server.log.read_text().count("Traceback")
-    tally.peak_mb = peak_mb(server.process.pid)
-    tally.wrong += tally.peak_mb * 1e6 > PEAK_BYTES
-    return tally
+    return _together(work, 3, server, tally)
 
 
 def attack_connections(server: Server) -> Tally:
@@ -187,14 +187,10 @@ def attack_connections(server: Server) -> Tally:
             held.append(one)
             tally.injected += 1
             if len(held) % 100 == 0:
-                try:
+                with _unanswered(tally):
                     status, _ = server.ask("GET", "/api/health", timeout=10)
                     tally.refused += status == 503
                     tally.lost += status not in (200, 503)
-                except TimeoutError:
-                    tally.hangs += 1
-                except (OSError, http.client.HTTPException):
-                    tally.lost += 1
         for one in held:
             one.close()
     tally.tracebacks = server.log.read_text().count("Traceback")

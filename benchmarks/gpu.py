@@ -31,6 +31,15 @@ PEAK = 989e12
 DEVICE = torch.device("cuda")
 
 
+def has_gpu() -> bool:
+    """Whether there is a GPU to measure on; says which, or that nothing was measured."""
+    if not torch.cuda.is_available():
+        print("There is no CUDA GPU here, so nothing was measured.")
+        return False
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
+    return True
+
+
 def source(batch: int, window: int, model: str = "ipa-gnn") -> Source:
     """Training programs; in windows of more than one batch sorted by the steps that the model takes."""
     return make_source(TrainConfig(model=model_config(model)).replace(batch_size=batch, bucket_batches=window), None)
@@ -124,10 +133,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--workers", type=int, default=12)
     options = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("There is no CUDA GPU here, so nothing was measured.")
+    if not has_gpu():
         return
-    print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     for batch, window in ((1024, 1), (1024, 16), (32, 1)):
         fed(options.hidden, batch, window, options.workers, 500)
     compare(options.hidden, options.seconds)

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import torch
-from gpu import DEVICE, PEAK, config, fed, milliseconds, source, warm_up  # beside this file
+from gpu import DEVICE, PEAK, config, fed, has_gpu, milliseconds, source, warm_up  # beside this file
 
 from ipagnn.models import build_model
 from ipagnn.ops.messages.triton.plan import MessagePlan
@@ -87,10 +87,8 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="also tell where the time goes, by kernel")
     parser.add_argument("--workers", type=int, default=12)
     options = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("There is no CUDA GPU here, so nothing was measured.")
+    if not has_gpu():
         return
-    print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     for name in options.models:
         for window in options.windows:
             measure(name, options.hidden, options.batch, window, options.seconds)

@@ -1,14 +1,15 @@
-"""Servers in processes of their own, and what is sent to them."""
+"""Servers in processes of their own, what is sent to them, and a browser that shows their page."""
 
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,6 +17,11 @@ from ipagnn.languages.arithmetic import Grammar
 from ipagnn.models import build_model, save_model
 
 from ..modules import EXPERIMENTS, load
+from .page import Open, ready
+
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+ARGUMENTS += ["--disable-component-update", "--disable-sync"]
+"""Of chromium."""
 
 
 @pytest.fixture(scope="session")
@@ -70,3 +76,43 @@ def served(serve: Callable[..., Served], tmp_path_factory: pytest.TempPathFactor
     numbers = build_model("env-ipa-gnn", hidden=4, width=4, states=3, grammar=language)
     save_model(numbers, folder / "numbers.safetensors", task="full")
     return serve([folder / f"{name}.safetensors" for name in (*names, "numbers")])
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's chromium, driven by playwright."""
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed; the extra `test` brings it"
+    )
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed; `make test` installs it where it may")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser: Any, served: Any) -> Iterator[Open]:
+    """Opens the page; in the end, it must have asked nobody but its server and complained of nothing."""
+    contexts, asked, complaints = [], [], []
+
+    def visit_page(fragment: str = "", **options: Any) -> Any:
+        options = {"viewport": {"width": 1280, "height": 860}} | options
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.goto(f"{served.url}{fragment}")
+        ready(page)
+        return page
+
+    yield visit_page
+    for context in contexts:
+        context.close()
+    assert not [url for url in asked if not url.startswith((served.url, "data:,"))]
+    assert not [text for text in complaints if "status of 422" not in text]

@@ -1,8 +1,6 @@
-"""The page in a browser: Debian's chromium, driven by playwright."""
+"""The page in a browser."""
 
 import re
-import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,65 +10,7 @@ import pytest
 from ipagnn.languages.arithmetic.card import EXAMPLES, FORMS
 from ipagnn.models import build_model, save_model
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; the extra `test` brings it")
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("chromium is not installed; `make test` installs it where it may", allow_module_level=True)
-
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-ARGUMENTS += ["--disable-component-update", "--disable-sync"]
-PICTURES = Path(__file__).parents[2] / "out" / "page"
-"""Screenshots stay here to be looked at."""
-LOOP = "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2"
-Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def visit(browser: Any, served: Any) -> Iterator[Open]:
-    """Opens the page; in the end, it must have asked nobody but its server and complained of nothing."""
-    contexts, asked, complaints = [], [], []
-
-    def visit_page(fragment: str = "", **options: Any) -> Any:
-        options = {"viewport": {"width": 1280, "height": 860}} | options
-        context = browser.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        page.goto(f"{served.url}{fragment}")
-        ready(page)
-        return page
-
-    yield visit_page
-    for context in contexts:
-        context.close()
-    assert not [url for url in asked if not url.startswith((served.url, "data:,"))]
-    assert not [text for text in complaints if "status of 422" not in text]
-
-
-def ready(page: Any, state: str = "ready") -> None:
-    page.wait_for_selector(f"body[data-state={state}]")
-
-
-def write(page: Any, source: str, state: str = "ready") -> None:
-    page.locator("textarea").fill(source)
-    page.wait_for_selector("body:not([data-state=ready])", state="attached")
-    ready(page, state)
-
-
-def picture(page: Any, name: str) -> None:
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+from .page import LOOKS, LOOP, Open, fits, picture, ready, write
 
 
 def test_typing_a_program(visit: Open) -> None:
@@ -282,17 +222,7 @@ def test_samples_by_length(visit: Open) -> None:
     picture(page, "hundred-lines")
 
 
-LOOKS: dict[str, dict[str, Any]] = {
-    "light": {"color_scheme": "light"},
-    "dark": {"color_scheme": "dark"},
-    "420": {"viewport": {"width": 420, "height": 860}},
-}
 in_every_look = pytest.mark.parametrize("look", ["light", pytest.param("dark", marks=pytest.mark.slow), "420"])
-
-
-def fits(page: Any) -> bool:
-    """Whether the page itself does not scroll sideways."""
-    return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
 
 @in_every_look

@@ -22,6 +22,7 @@ from .page import Open, ready
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 ARGUMENTS += ["--disable-component-update", "--disable-sync"]
 """Of chromium."""
+LOCALHOST = "http://localhost:8000"
 
 
 @pytest.fixture(scope="session")
@@ -116,3 +117,21 @@ def visit(browser: Any, served: Any) -> Iterator[Open]:
         context.close()
     assert not [url for url in asked if not url.startswith((served.url, "data:,"))]
     assert not [text for text in complaints if "status of 422" not in text]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("weights")
+    paths = [folder / "tiny.safetensors", folder / "tiny-partial.safetensors", folder / "lines.safetensors"]
+    for seed, (path, name) in enumerate(zip(paths, ("ipa-gnn", "ipa-gnn", "line-rnn"), strict=True)):
+        task = "partial" if path.stem == "tiny-partial" else "full"
+        save_model(build_model(name, hidden=8, seed=seed), path, task=task)
+    return paths
+
+
+def problem(answer: Any, status: int) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    document: dict[str, Any] = answer.json()
+    assert set(document) == {"detail", "line", "column"}
+    assert document["detail"].endswith((".", "?"))
+    return document

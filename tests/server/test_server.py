@@ -27,20 +27,11 @@ from ipagnn.server.limits import BusyError, Lane, Limits, TooLongError
 from ipagnn.server.models import Offer
 from ipagnn.server.schema import ProgramRequest
 
+from .conftest import LOCALHOST, problem
+
 LOOP = "v0 = 7\nv1 = 3\nwhile v1 > 0:\n  v1 -= 1\n  v0 *= 2\n"
 MASKED = "v0 = 3\n[MASK]\nv0 *= 2\n"
 NESTED = "v0 = 1\n" + "".join("  " * k + "while v0 > 0:\n" for k in range(40)) + "  " * 40 + "v0 -= 1"
-LOCALHOST = "http://localhost:8000"
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("weights")
-    paths = [folder / "tiny.safetensors", folder / "tiny-partial.safetensors", folder / "lines.safetensors"]
-    for seed, (path, name) in enumerate(zip(paths, ("ipa-gnn", "ipa-gnn", "line-rnn"), strict=True)):
-        task = "partial" if path.stem == "tiny-partial" else "full"
-        save_model(build_model(name, hidden=8, seed=seed), path, task=task)
-    return paths
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +43,6 @@ def app(weights: list[Path]) -> Guard:
 def client(app: Guard) -> Iterator[TestClient]:
     with TestClient(app, LOCALHOST, raise_server_exceptions=False) as opened:
         yield opened
-
-
-def problem(answer: Any, status: int) -> dict[str, Any]:
-    assert answer.status_code == status, answer.text
-    document: dict[str, Any] = answer.json()
-    assert set(document) == {"detail", "line", "column"}
-    assert document["detail"].endswith((".", "?"))
-    return document
 
 
 def test_answers_are_those_of_the_command(client: TestClient, weights: list[Path]) -> None:

@@ -42,12 +42,8 @@ from ipagnn.languages.arithmetic.vocabulary import variable_id
 
 from ..conftest import EXTENDED
 from ..program_texts import extended_sources
+from .conftest import BY_DIGITS, CONDITIONS, LARGE, OPERANDS
 
-LARGE = Grammar(modulus=10**12, initial_values=(0, 10**12 - 1), operands=(1, 10**6), factors=(0, 9))
-BY_DIGITS = replace(LARGE, modulus=10**18, initial_values=(0, 10**18 - 1), by_digits=True)
-OPERANDS = Grammar(modulus=10**6, variables=4, digit_variables=2, operand_variable=2, factors=(0, 9))
-CONDITIONS = Grammar(modulus=10**5, variables=3, condition_variable=1, condition_number=1, wrap=True)
-GRAMMARS = {"large": LARGE, "by digits": BY_DIGITS, "operands": OPERANDS, "conditions": CONDITIONS, "all": EXTENDED}
 FIRST = replace(EXTENDED, target_variable=0)
 SOURCE = """v0 = 123456789012
 v12 = 7
@@ -61,11 +57,6 @@ while v12 > 0:
     v1 = 1000
   if v1 % 10 >= 4:
     v0 -= 1000000"""
-
-
-@pytest.fixture(params=GRAMMARS)
-def grammar(request: pytest.FixtureRequest) -> Grammar:
-    return GRAMMARS[request.param]
 
 
 # --- Text and tokens.

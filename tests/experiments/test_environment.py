@@ -26,7 +26,8 @@ def script(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     known = set(MODELS)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(EXPERIMENTS))
-        patch.delitem(sys.modules, request.param, raising=False)  # that it registers its models again
+        for name in (request.param, f"{request.param}_variants"):  # that they register their models again
+            patch.delitem(sys.modules, name, raising=False)
         yield importlib.import_module(request.param)
     for name in set(MODELS) - known:  # its models are not for other tests
         del MODELS[name]

@@ -254,7 +254,7 @@ class Poisoned(PlainStep):
 @pytest.fixture
 def poison(monkeypatch: pytest.MonkeyPatch) -> None:
     Poisoned.count = 0
-    monkeypatch.setattr("ipagnn.training.trainer.make_step", Poisoned)
+    monkeypatch.setattr("ipagnn.training.loop.make_step", Poisoned)
 
 
 @pytest.mark.usefixtures("poison")

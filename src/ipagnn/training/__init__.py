@@ -6,6 +6,7 @@ from ipagnn._common.lazy import import_lazily
 
 if TYPE_CHECKING:
     from ipagnn.training.config import TrainConfig
+    from ipagnn.training.loop import Progress
     from ipagnn.training.presets import preset
     from ipagnn.training.resolve import resolve
     from ipagnn.training.runs.files import RunError
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from ipagnn.training.runs.listing import RunSummary, list_runs
     from ipagnn.training.stages import Stage
     from ipagnn.training.step import StepMetrics, TrainingStep, make_step
-    from ipagnn.training.trainer import Progress, train
+    from ipagnn.training.trainer import train
 
 __all__ = [
     "Progress",

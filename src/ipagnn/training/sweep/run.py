@@ -18,11 +18,12 @@ from typing import Any, Final, Literal
 
 from ipagnn._common.typed import parse_json, typed_fields
 from ipagnn.training.config import TrainConfig
+from ipagnn.training.loop import Progress
 from ipagnn.training.runs.files import RunError, is_locked, locked, write_whole
 from ipagnn.training.runs.folder import RUN, RunFolder, read_file, read_metrics
 from ipagnn.training.runs.listing import summarise
 from ipagnn.training.sweep.grid import Trial
-from ipagnn.training.trainer import Progress, train
+from ipagnn.training.trainer import train
 
 State = Literal["finished", "ended early", "failed", "stopped", "waiting"]
 

@@ -6,7 +6,7 @@ from ipagnn._common.lazy import import_lazily
 
 if TYPE_CHECKING:
     from ipagnn._common.options import option
-    from ipagnn.models.base import ProgramModel, StageProgress
+    from ipagnn.models.base import ProgramModel
     from ipagnn.models.config import ModelConfig
     from ipagnn.models.env_ipa_gnn import EnvIPAGNN
     from ipagnn.models.files import ModelFile, ModelFileError, available_models, find_model_file, load_model, save_model
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         register,
         register_file,
     )
+    from ipagnn.models.stepping import StageProgress
     from ipagnn.models.trace_rnn import TraceRNN
 
 __all__ = [

@@ -1,8 +1,7 @@
 """What all models have in common: construction, call and collation."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
@@ -11,14 +10,13 @@ from torch import Tensor, nn
 from ipagnn._common.options import options_from_dict
 from ipagnn.data.collate import collate
 from ipagnn.data.contract import Batch
-from ipagnn.data.graphs import Graphs
 from ipagnn.data.tasks import Target, Task, find_task
-from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import Program, ProgramKind, ProgramTable
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, refusal
 from ipagnn.languages.arithmetic.vocabulary import VOCABULARY_SIZE
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, chosen_records
+from ipagnn.models.stepping import PointerKernels, StageProgress
 from ipagnn.nn.cell import Decoder, Dense, StatementRNN
 from ipagnn.nn.targets import MAX_CLASSES, target_correct, target_loss
 from ipagnn.ops import STATE_PARTS, Messages
@@ -28,40 +26,6 @@ if TYPE_CHECKING:
     from ipagnn.languages.arithmetic.automata import Automaton, Statement
     from ipagnn.models.automata import AutomataModel
     from ipagnn.models.tabulated import TabulatedModel
-
-
-@dataclass(frozen=True, slots=True)
-class StageProgress:
-    """Where training is, as a model may want to know (see `ProgramModel.on_step`).
-
-    Attributes:
-        stage: Number of the stage, from 1.
-        stages: How many there are; 1 in a run without stages.
-        progress: Share of the stage's steps that were taken; of the most steps where its accuracy may end it. Below 1.
-        step: Steps taken in the whole run.
-    """
-
-    stage: int
-    stages: int
-    progress: float
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class PointerKernels:
-    """A model whose statement cell walks an instruction pointer, and whose output layer reads the final states.
-
-    Attributes:
-        walked: The graphs that are walked for a batch, and the tokens of each node's statement.
-        hard, normalise: As in `ipagnn.nn.IPAGNNLayer`.
-        branch: Weight and bias of the branch layer; empty where nothing is decided.
-    """
-
-    walked: Callable[[Batch], tuple[Graphs, Tensor]]
-    hard: bool = False
-    normalise: bool = False
-    branch: tuple[Tensor, ...] = ()
-
 
 Walk = Literal["graph", "trace", "lines"]
 
@@ -172,10 +136,14 @@ class ProgramModel(nn.Module, ABC):
         Args:
             generator: Weights are drawn from it.
         """
-        hidden = self.config.hidden
-        check_classes(self.config.grammar)
+        hidden, classes = self.config.hidden, self.config.grammar.modulus
+        if classes > MAX_CLASSES:
+            raise ValueError(
+                f"modulus is {classes:,}; a model with one output for each value can have {MAX_CLASSES:,} at most. "
+                "Choose a smaller modulus, or a model that represents values by their digits."
+            )
         self.cell = StatementRNN(hidden, generator)
-        self.output: Dense | Decoder = Dense(self.state_parts * hidden, self.config.grammar.modulus, generator)
+        self.output: Dense | Decoder = Dense(self.state_parts * hidden, classes, generator)
 
     @classmethod
     def weight_shape(cls, config: ModelConfig) -> tuple[str, tuple[int, ...]]:
@@ -379,12 +347,3 @@ class ProgramModel(nn.Module, ABC):
         twin.load_state_dict(self.state_dict(), assign=True)
         twin.task = self.task
         return twin.train(self.training)
-
-
-def check_classes(grammar: Grammar) -> None:
-    """Refuse a grammar with more values than a model can have outputs."""
-    if grammar.modulus > MAX_CLASSES:
-        raise ValueError(
-            f"modulus is {grammar.modulus:,}; a model with one output for each value can have {MAX_CLASSES:,} at most. "
-            "Choose a smaller modulus, or a model that represents values by their digits."
-        )

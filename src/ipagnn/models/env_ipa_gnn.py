@@ -18,11 +18,12 @@ from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, grammar_statements, masked_choices
 from ipagnn.languages.arithmetic.targets import final_values
 from ipagnn.languages.arithmetic.vocabulary import MASK, MAX_NUMBER, OPERATION
-from ipagnn.models.base import ProgramModel, StageProgress
+from ipagnn.models.base import ProgramModel
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.masks import fill_masks
 from ipagnn.models.output import Output, Recorded, recorded
 from ipagnn.models.registry import register
+from ipagnn.models.stepping import StageProgress
 from ipagnn.nn.environment import SMALLEST_MASS, run_environment
 from ipagnn.nn.environment_pruned import run_environment_pruned
 from ipagnn.nn.environment_reference import run_environment_reference

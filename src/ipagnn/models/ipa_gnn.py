@@ -10,10 +10,11 @@ from torch import Tensor
 from ipagnn._common.options import option
 from ipagnn.data.contract import Batch
 from ipagnn.data.graphs import Graphs
-from ipagnn.models.base import PointerKernels, ProgramModel
+from ipagnn.models.base import ProgramModel
 from ipagnn.models.config import ModelConfig
 from ipagnn.models.output import Output, recorded
 from ipagnn.models.registry import register
+from ipagnn.models.stepping import PointerKernels
 from ipagnn.nn.control import InstructionPointer
 from ipagnn.nn.layer import IPAGNNLayer
 from ipagnn.ops import plan_rows

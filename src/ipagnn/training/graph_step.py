@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.models import ProgramModel
-from ipagnn.models.base import PointerKernels
+from ipagnn.models.stepping import PointerKernels
 from ipagnn.nn.cell import Decoder
 from ipagnn.ops.pointer.hopper import launcher as packed_hopper
 from ipagnn.ops.pointer.triton.buffers import Buffers

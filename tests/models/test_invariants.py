@@ -6,6 +6,7 @@ import torch
 
 from ipagnn.data.collate import StepBudget
 from ipagnn.languages.arithmetic.grammar import Grammar, Lengths
+from ipagnn.languages.arithmetic.interpreter import trace
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.sampler import Sampler
 from ipagnn.languages.arithmetic.text import parse
@@ -19,7 +20,6 @@ EXACT = {"rtol": 1e-9, "atol": 1e-12}
 def test_the_registry_holds_the_papers_eight_models() -> None:
     names = {"ipa-gnn", "hard-ip-rnn", "trace-rnn", "line-rnn", "no-control", "no-execute", "ggnn", "r-gat"}
     assert names <= MODELS.keys()
-    assert all(MODELS[name].name == name for name in names)
     assert MODELS["trace-rnn"].tasks == ("full",)
 
 
@@ -45,6 +45,7 @@ def test_an_exit_that_absorbs_has_no_need_to_wait(make: Make) -> None:
             model = make("no-execute", absorbing_exit=absorb, budget=StepBudget(factor=factor))
             logits.append(model(model.collate(straight)).logits)
         assert torch.allclose(*logits, **EXACT) is absorb
+        assert logits[0].std(dim=0).max() > 1e-3, "programs differ in what reaches the exit"
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
@@ -99,7 +100,8 @@ def test_states_stay_bounded_over_hundreds_of_steps(make: Make, name: str) -> No
     batch = model.collate(table)
     assert batch.steps.max() > 100
     with torch.no_grad():
-        assert model(batch).logits.abs().max() < 100
+        states = model(batch, record=("states",))["states"].abs()
+    assert states.max() < 2 * states[:10].max()
 
 
 def test_a_trace_holds_the_states_of_models_without_a_pointer(make: Make, short: ProgramTable) -> None:
@@ -117,10 +119,13 @@ def test_the_trace_rnns_pointer_is_the_trace(make: Make, short: ProgramTable) ->
     model = make("trace-rnn")
     batch = model.collate(short)
     pointer = model(batch, record=("pointer",))["pointer"]
-    assert pointer[-1].sum() == len(batch)
     assert set(pointer.unique().tolist()) == {0.0, 1.0}
-    assert (pointer[0].nonzero().squeeze(1) == batch.starts).all()
-    assert pointer[:, batch.exits][-1].all()
+    for program, first, end in zip(short, batch.starts.tolist(), batch.exits.tolist(), strict=True):
+        steps, nodes = pointer[:, first : end + 1].nonzero(as_tuple=True)
+        assert steps.tolist() == list(range(len(pointer))), "it is at one node at each step"
+        visited = [step.line for step in trace(program)]
+        rest = [-1] * (len(pointer) - len(visited))  # at the exit
+        assert batch.node_line[first : end + 1][nodes].tolist() == visited + rest
 
 
 ARMS = "v0 = 417\nif v0 % 10 < 5:\n  {}\nelse:\n  {}\nv0 *= 3"

@@ -58,19 +58,13 @@ def test_help_does_not_wait_for_heavy_imports() -> None:
     ],
 )
 def test_bad_input_is_exit_code_2_and_one_sentence(
-    run: Any, is_sentence: Callable[[str], bool], arguments: list[str], message: str
+    refused: Callable[..., str], arguments: list[str], message: str
 ) -> None:
-    code, out, err = run(*arguments)
-    assert (code, out) == (2, "")
-    assert is_sentence(err)
-    assert message in err
+    assert message in refused(*arguments)
 
 
-def test_binary_input_is_a_sentence(run: Any, is_sentence: Callable[[str], bool]) -> None:
-    code, _, err = run("inspect", "-", stdin=b"\xff\xfe\x00")
-    assert code == 2
-    assert is_sentence(err)
-    assert "UTF-8" in err
+def test_binary_input_is_a_sentence(refused: Callable[..., str]) -> None:
+    assert "UTF-8" in refused("inspect", "-", stdin=b"\xff\xfe\x00")
 
 
 def test_as_a_process(run_process: Any, is_sentence: Callable[[str], bool]) -> None:

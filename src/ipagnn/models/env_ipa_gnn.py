@@ -13,7 +13,6 @@ from ipagnn._common.options import option
 from ipagnn.data.contract import Batch
 from ipagnn.data.graphs import Graphs
 from ipagnn.languages.arithmetic.automata import DIGITS, Automaton, Statement
-from ipagnn.languages.arithmetic.grammar import Grammar
 from ipagnn.languages.arithmetic.program import ProgramTable
 from ipagnn.languages.arithmetic.tables import StatementArray, ValueTables, grammar_statements, masked_choices
 from ipagnn.languages.arithmetic.targets import final_values
@@ -135,11 +134,11 @@ class EnvIPAGNN(ProgramModel):
 
     def build(self, generator: torch.Generator) -> None:
         """See `ProgramModel.build`."""
-        config = self.config
+        config, grammar = self.config, self.config.grammar
         self.values: Values
         if config.uses_digits:
             self.values = Digits(
-                config.grammar.modulus,
+                grammar.modulus,
                 config.hidden,
                 config.width,
                 config.states,
@@ -147,10 +146,14 @@ class EnvIPAGNN(ProgramModel):
                 generator,
                 config.target_digits,
             )
+        elif grammar.operand_variable or grammar.condition_variable or grammar.tokens > 4:
+            raise ValueError(
+                "The grammar has operands that are variables or numbers above 999; values as classes combine a "
+                'variable with a number up to 999. Choose values="digits".'
+            )
         else:
-            check_classes(config.grammar)
-            self.values = Classes(config.grammar.modulus, config.hidden, config.width, generator)
-        self.mask_weights = nn.Parameter(torch.zeros(len(masked_choices(config.grammar))))
+            self.values = Classes(grammar.modulus, config.hidden, config.width, generator)
+        self.mask_weights = nn.Parameter(torch.zeros(len(masked_choices(grammar))))
 
     @classmethod
     def weight_shape(cls, config: ModelConfig) -> tuple[str, tuple[int, ...]]:
@@ -343,12 +346,3 @@ class EnvIPAGNN(ProgramModel):
 def _planner(target_variable: int) -> Callable[[Batch], EnvironmentPlan]:
     """What plans complete programs whose output reads the variable."""
     return lambda batch: plan_environment(batch.graphs, batch.node_tokens, target_variable)
-
-
-def check_classes(grammar: Grammar) -> None:
-    """Refuse, for values as classes, a grammar with operands that are variables or have more than three digits."""
-    if grammar.operand_variable or grammar.condition_variable or grammar.tokens > 4:
-        raise ValueError(
-            "The grammar has operands that are variables or numbers above 999; values as classes combine a variable "
-            'with a number up to 999. Choose values="digits".'
-        )

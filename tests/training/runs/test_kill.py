@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from ipagnn._common.toml import to_toml
-from ipagnn.training import RunFolder, TrainConfig, read_metrics, train, trainer
+from ipagnn.training import RunFolder, TrainConfig, loop, read_metrics, train
 from ipagnn.training.resolve import resolve
 from ipagnn.training.runs.checkpoint import Checkpoint
 from ipagnn.training.runs.files import is_locked
@@ -99,7 +99,7 @@ def test_a_stop_waits_for_no_look(tiny: TrainConfig, tmp_path: Path, monkeypatch
             os.kill(os.getpid(), signal.SIGTERM)
         return 1e-3
 
-    monkeypatch.setattr(trainer, "rate_at", rate)
+    monkeypatch.setattr(loop, "rate_at", rate)
     with pytest.raises(KeyboardInterrupt):
         train(unseen, tmp_path / "asked")
     assert Checkpoint.read(RunFolder(tmp_path / "asked").last).position.step == 6

@@ -15,15 +15,14 @@ from ipagnn.languages.arithmetic._compiled.extended import Extension, draw_exten
 from ipagnn.languages.arithmetic._compiled.graph import GRAPH_SCRATCH, control_flow, static_steps
 from ipagnn.languages.arithmetic._compiled.hash import is_withheld, program_hash
 from ipagnn.languages.arithmetic._compiled.random import seed_stream
+from ipagnn.languages.arithmetic._compiled.rules import Rules, new_scratch
 from ipagnn.languages.arithmetic._compiled.sampler import (
     MAX_ATTEMPTS,
-    Rules,
     complete_lines,
     draw_length,
     draw_lengths,
     draw_program,
     mask_lines,
-    new_scratch,
 )
 from ipagnn.languages.arithmetic._compiled.walk import walk
 from ipagnn.languages.arithmetic.grammar import MAX_LENGTH, PAPER, Grammar, Lengths

@@ -9,6 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+PICTURES: Final = (".svg", ".pdf", ".png")
+"""How the names of pictures end."""
+
 _LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.05
 

@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ipagnn._common.files import PICTURES
+
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -31,7 +33,6 @@ DIGITS = typer.Option(
     show_default=False,
 )
 
-_PICTURES = (".svg", ".pdf", ".png")
 _WIDE = 10_000  # columns where output is no terminal: lines are not wrapped
 
 
@@ -62,7 +63,7 @@ def output() -> Console:
     return Console(highlight=False, emoji=False, width=_WIDE)
 
 
-def check_output(option: str, path: Path, endings: tuple[str, ...] = _PICTURES) -> None:
+def check_output(option: str, path: Path, endings: tuple[str, ...] = PICTURES) -> None:
     """Refuse to write a file of an unknown format or into a missing folder, before anything is computed."""
     if path.suffix.lower() not in endings:
         *others, last = endings

@@ -10,6 +10,8 @@ from typing import Any, Final, cast
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from ipagnn._common.files import PICTURES
+
 # The palette of Okabe and Ito, which people with any colour vision can distinguish.
 BLACK: Final = "#000000"
 ORANGE: Final = "#E69F00"
@@ -21,7 +23,7 @@ PURPLE: Final = "#CC79A7"
 GREY: Final = "#767676"
 LIGHT: Final = "#D9D9D9"
 
-FORMATS: Final = ("pdf", "svg", "png")
+FORMATS: Final = tuple(ending.removeprefix(".") for ending in PICTURES)
 MONOSPACE: Final = "DejaVu Sans Mono"
 MATHS: Final = "DejaVu Sans"
 PNG_DPI: Final = 200

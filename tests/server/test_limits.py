@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 pytest.importorskip("fastapi", reason="fastapi is not installed; the extra `page` brings it")
 from fastapi.testclient import TestClient
@@ -22,6 +23,13 @@ from ipagnn.server.schema import ProgramRequest
 
 from .conftest import LOCALHOST, problem
 from .page import LOOP
+
+
+def endless() -> None:
+    """Work of torch that only an exception ends."""
+    x = torch.zeros(1)
+    while True:
+        x = x + 1
 
 
 def test_a_full_queue_says_when_to_come_back(weights: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,13 +67,6 @@ def test_a_request_may_not_take_forever(weights: list[Path]) -> None:
 
 
 def test_lanes_end_work_and_forget_it() -> None:
-    import torch
-
-    def endless() -> None:
-        x = torch.zeros(1)
-        while True:
-            x = x + 1
-
     async def check() -> None:
         lane = Lane("test", Limits(seconds=0.5, queue=1))
         began = time.monotonic()
@@ -138,13 +139,6 @@ def test_a_trace_is_not_followed_without_bounds(tmp_path: Path) -> None:
 
 
 def test_work_that_nobody_waits_for_is_given_up() -> None:
-    import torch
-
-    def endless() -> None:
-        x = torch.zeros(1)
-        while True:
-            x = x + 1
-
     async def check() -> None:
         lane = Lane("test", Limits(seconds=60, queue=4))
         begun = [asyncio.ensure_future(lane.run(work)) for work in (endless, lambda: ran.append(1))]
